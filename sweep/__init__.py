@@ -1,0 +1,1 @@
+"""`sweep`: how much continuous batching buys over static batching, how sure that is, and where it stops holding."""

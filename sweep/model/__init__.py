@@ -1,0 +1,1 @@
+"""What is simulated: lengths, memory, theory and the kernels."""

@@ -1,0 +1,1 @@
+"""What is made of a results folder: estimates, verdicts, charts and the page."""
