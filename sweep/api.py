@@ -1,0 +1,157 @@
+"""The Python door: run a study, read a results folder, and what can be asked of it."""
+
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from sweep.grid import Point, points
+from sweep.manifest import manifest
+from sweep.progress import Silent, scheduled_requests
+from sweep.report.claims import Verdict, check
+from sweep.report.stats import columns_by_cell, mean_interval, write_cells
+from sweep.results import Store
+from sweep.runner import Watch, chunks
+from sweep.runner import run as fill
+from sweep.study import Precision, Study, read_study
+
+
+def run(
+    study: Study | str | Path,
+    out: str | Path | None = None,
+    executor: Executor | None = None,
+    jobs: int | None = None,
+    *,
+    fresh: bool = False,
+    report: bool = True,
+    watch: Watch | None = None,
+) -> "Results":
+    """The results of a study, given as such or as the path of its file, simulated as far as `out` lacks them.
+
+    out : folder of the results, made or continued; None is a temporary one that goes with the Results.
+    executor : any concurrent.futures.Executor; None is a pool of `jobs` threads, one for each core unless told.
+    fresh : drop what the folder holds. report : also make the charts and the page.
+    Raises StudyError and FolderError.
+    """
+    study = study if isinstance(study, Study) else read_study(study)
+    if out is None:
+        temporary = tempfile.TemporaryDirectory(prefix="sweep-")
+        folder = Path(temporary.name)
+    else:
+        temporary, folder = None, Path(out)
+    cells = points(study)
+    with Store.writing(folder, manifest(study, cells), study.source, fresh=fresh) as store:
+        precise = _Precise(study.precision)
+        fill(cells, store, _rounds(study), precise, watch or Silent(), executor=executor, jobs=jobs)
+        store.enter()
+        if report:
+            _write_report(store)
+        else:
+            write_cells(store)
+    return Results(folder, temporary)
+
+
+def plan(study: Study, folder: Path) -> str:
+    """What running a study would simulate, in a few lines; nothing is simulated or written."""
+    cells = points(study)
+    most = max(_rounds(study))
+    want = {point.index: most for point in cells if any(cell.error is None for cell in point.cells)}
+    have = Store.open(folder).have() if (folder / "manifest.json").exists() else frozenset()
+    todo = list(chunks(cells, have, want))
+    left = sum(map(scheduled_requests, todo))
+    grid = [cell for point in cells for cell in point.cells]
+    failed = [f"cell {cell.index} cannot run: {cell.error}" for cell in grid if cell.error is not None]
+    replicates = f"{most:,} replicates" if study.precision is None else f"up to {most:,} replicates"
+    return "\n".join(
+        [
+            f"{study.title}: {len(grid):,} cells of {len(cells):,} points, {replicates} each -> {folder}",
+            f"to simulate: {len(todo):,} chunks, {left:,} scheduled requests",
+            *failed,
+        ]
+    )
+
+
+def read(folder: str | Path) -> "Results":
+    """The results in a folder that `run` wrote. Raises FolderError."""
+    return Results(Path(folder))
+
+
+class Results:
+    """A results folder: its rows, its cells, the verdicts of its claims and its charts."""
+
+    def __init__(self, folder: Path, temporary: "tempfile.TemporaryDirectory[str] | None" = None) -> None:
+        self.folder = folder
+        self._temporary = temporary  # deletes the folder when the last reference goes
+        self._store = Store.open(folder)
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The study as it was resolved: points, cells, claims, versions and shards."""
+        return self._store.manifest
+
+    @property
+    def replicates(self) -> pl.LazyFrame:
+        """One row for each cell and replicate, sorted; see the columns in `sweep.results.schema`."""
+        return self._store.rows()
+
+    @cached_property
+    def cells(self) -> pl.DataFrame:
+        """One row for each cell: axis values, estimates with intervals, and what theory says."""
+        path = self.folder / "cells.parquet"
+        return pl.read_parquet(path) if path.exists() else write_cells(self._store)
+
+    def check(self) -> list[Verdict]:
+        """The verdict on each claim in each cell that it speaks of."""
+        return check(self._store)
+
+    def report(self) -> Path:
+        """The page, made again from the folder with the summary and the charts."""
+        self.__dict__.pop("cells", None)
+        return _write_report(self._store)
+
+    def __repr__(self) -> str:
+        return f"<Results of {self._store.manifest['title']!r} in {self.folder}>"
+
+
+def _write_report(store: Store) -> Path:
+    from sweep.report.page import write_report  # altair takes most of a second to import, and not every run needs it
+
+    return write_report(store)
+
+
+class _Precise:
+    """Whether every cell of a point has the precision asked for; always, where none was asked for."""
+
+    def __init__(self, precision: Precision | None) -> None:
+        self._precision = precision
+
+    def __call__(self, store: Store, point: Point) -> bool:
+        if self._precision is None:
+            return True
+        columns = columns_by_cell(store, point.index, self._precision.metric)
+        return all(self._meets(column.values) for column in columns.values())
+
+    def _meets(self, values: Any) -> bool:
+        assert self._precision is not None
+        interval = mean_interval(values, self._precision.confidence)
+        if interval is None:
+            return False
+        low, high = interval
+        return (high - low) / 2 <= self._precision.half_width_of((low + high) / 2)
+
+
+def _rounds(study: Study) -> Iterator[int]:
+    """Replicates after each round: as many as asked for, or doubling from the least to the most."""
+    if study.precision is None:
+        assert study.replicates is not None
+        yield study.replicates
+        return
+    replicates = study.precision.min_replicates
+    while replicates < study.precision.max_replicates:
+        yield replicates
+        replicates *= 2
+    yield study.precision.max_replicates

@@ -1,0 +1,105 @@
+"""The columns of a study's cells, and what claims and charts say with them: columns, values and metrics by name.
+
+The checks take the tables of a file as they are, so that one bad field hides no other fault.
+"""
+
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+from sweep.axes import Axis, canonical, entries
+from sweep.faults import Fault, Path, choice, shown, unknown
+from sweep.schema import IN_SECONDS, METRICS, Setting, slots_of
+
+VALUES_LISTED = 10
+
+
+def columns(axes: tuple[Axis, ...], resolved: tuple[Setting, ...]) -> dict[str, list[Any]]:
+    """Values of each column, cell by cell; none where there are no cells."""
+    if not resolved:
+        return {}
+    names = [column for axis in axes for column in axis.columns]
+    rows = [[value for row in cell for value in row] for cell in product(*map(entries, axes))]
+    by_name = {name: [row[at] for row in rows] for at, name in enumerate(names)}
+    return by_name if "slots" in by_name else {**by_name, "slots": [slots_of(setting.server) for setting in resolved]}
+
+
+def matching(where: dict[str, Any], by_name: dict[str, list[Any]]) -> list[int]:
+    """The cells whose columns have the values asked for, or one of them."""
+    cells = list(range(len(by_name["slots"])))
+    for column, wanted in where.items():
+        allowed = {canonical(value) for value in (wanted if isinstance(wanted, list) else [wanted])}
+        cells = [cell for cell in cells if canonical(by_name[column][cell]) in allowed]
+    return cells
+
+
+def metric_faults(document: dict[str, Any], resolved: tuple[Setting, ...]) -> Iterator[Fault]:
+    """Faults of the metrics that the tables name: unknown ones, and seconds where there is no step time."""
+    measure = document.get("measure")
+    asked = [item for item in measure if isinstance(item, str)] if isinstance(measure, list) else []
+    timed = all(setting.server.step_ms is not None for setting in resolved)
+    for path, metric in [*((("measure", at), item) for at, item in enumerate(asked)), *_metrics_named(document)]:
+        if metric in IN_SECONDS and not timed:
+            yield Fault(path, "needs a step time in every cell", shown(metric), "set server.step_ms")
+        elif path[0] == "measure" and metric in asked[: int(path[1])]:
+            yield Fault(path, "stands twice", shown(metric))
+        elif path[0] != "measure" and metric not in METRICS:
+            yield choice(path, metric, METRICS)
+
+
+def column_faults(document: dict[str, Any], axes: tuple[Axis, ...], resolved: tuple[Setting, ...]) -> Iterator[Fault]:
+    """Faults of the columns and values that claims and charts name."""
+    known = _values_known(axes, resolved)
+    by_name = columns(axes, resolved)
+    for key in ("claims", "charts"):
+        given = document.get(key)
+        for at, table in enumerate(given if isinstance(given, list) else ()):
+            if not isinstance(table, dict):
+                continue
+            if key == "claims" and isinstance(table.get("where"), dict):
+                yield from _where_faults((key, at, "where"), table["where"], known, by_name)
+            for role in ("x", "y", "color") if key == "charts" else ():
+                words = [*known, *METRICS]
+                if isinstance(table.get(role), str) and table[role] not in words:
+                    yield choice((key, at, role), table[role], words)
+
+
+def _where_faults(
+    path: Path, where: dict[str, Any], known: dict[str, list[Any]], by_name: dict[str, list[Any]]
+) -> Iterator[Fault]:
+    whole = True
+    for column, wanted in where.items():
+        if column not in known:
+            yield unknown((*path, column), "column", list(known))
+            whole = False
+            continue
+        there = {canonical(value) for value in known[column]}
+        for value in wanted if isinstance(wanted, list) and wanted else [wanted]:
+            if there and canonical(value) not in there:
+                listed = ", ".join(map(shown, known[column][:VALUES_LISTED]))
+                more = ", ..." if len(known[column]) > VALUES_LISTED else ""
+                yield Fault((*path, column), f"no cell has {shown(value)}; there are {listed}{more}")
+                whole = False
+    if whole and by_name and not matching(where, by_name):
+        yield Fault(path, "no cell has all of these values")
+
+
+def _metrics_named(document: dict[str, Any]) -> Iterator[tuple[Path, str]]:
+    """Where metrics are named, and which, as far as the tables have the right shape."""
+    tables: list[tuple[Path, Any]] = [(("precision",), document.get("precision"))]
+    for key in ("claims", "charts"):
+        given = document.get(key)
+        tables += [((key, at), table) for at, table in enumerate(given)] if isinstance(given, list) else []
+    for path, table in tables:
+        if isinstance(table, dict) and isinstance(table.get("metric"), str) and table["metric"]:
+            yield (*path, "metric"), table["metric"]
+
+
+def _values_known(axes: tuple[Axis, ...], resolved: tuple[Setting, ...]) -> dict[str, list[Any]]:
+    """The values of each column that a claim can name, each once; none for slots that are not known yet."""
+    known = {}
+    for axis in axes:
+        for at, column in enumerate(axis.columns):
+            known[column] = list({canonical(row[at]): row[at] for row in entries(axis)}.values())
+    known.setdefault("slots", list(dict.fromkeys(slots_of(setting.server) for setting in resolved)))
+    return known

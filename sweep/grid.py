@@ -1,0 +1,87 @@
+"""From a study to its points, one for each workload, and their cells, one for each server that meets it.
+
+Left out: which replicates of a point are simulated, and when; that is `runner`.
+"""
+
+import hashlib
+import json
+from typing import Any, NamedTuple
+
+from sweep.model.lengths import Distribution
+from sweep.schema import Setting, no_slot, slots_of
+from sweep.study import Study, columns_of, settings, study_hash_parts
+
+
+class Cell(NamedTuple):
+    """A server that meets a workload. `error` says why it cannot run; it then has 0 slots."""
+
+    index: int  # type: ignore[assignment]  # row-major in the order of the axes; hides tuple.index
+    axes: tuple[tuple[str, Any], ...]  # column and value
+    slots: int
+    step_ms: float | None
+    context: int | None
+    error: str | None
+
+
+class Workload(NamedTuple):
+    """What arrives, the same for all cells of a point."""
+
+    seed: int
+    requests: int
+    output: Distribution
+
+
+class Point(NamedTuple):
+    """A workload and the cells that meet it: they share its draws."""
+
+    index: int  # type: ignore[assignment]  # hides tuple.index
+    workload: Workload
+    cells: tuple[Cell, ...]
+    measure: tuple[str, ...]  # metrics to keep beside those of every study
+    study: str  # SHA-256 of what the rows depend on
+
+
+class Chunk(NamedTuple):
+    """Replicates `first` up to `stop`, not included, of a point."""
+
+    point: Point
+    first: int
+    stop: int
+
+
+def points(study: Study) -> tuple[Point, ...]:
+    """The points in the order in which their workloads first appear among the cells."""
+    places: dict[int, int] = {}  # by identity first: a workload may hold a long list of lengths
+    by_value: dict[Workload, int] = {}
+    cells: list[list[Cell]] = []
+    for cell, setting in zip(_cells(study), settings(study), strict=True):
+        spec = setting.workload
+        if id(spec) not in places:
+            workload = Workload(study.seed, spec.requests, spec.output)
+            places[id(spec)] = by_value.setdefault(workload, len(by_value))
+            cells += [[]] if len(cells) < len(by_value) else []
+        cells[places[id(spec)]].append(cell)
+    digest = _digest(study)
+    return tuple(
+        Point(index, workload, tuple(cells[index]), study.measure, digest) for workload, index in by_value.items()
+    )
+
+
+def _cells(study: Study) -> list[Cell]:
+    columns = columns_of(study)
+    names = [name for axis in study.axes for name in axis.columns]
+    rows = zip(*(columns[name] for name in names), strict=True) if names else [()]
+    return [
+        _cell(index, tuple(zip(names, row, strict=True)), setting)
+        for index, (row, setting) in enumerate(zip(rows, settings(study), strict=True))
+    ]
+
+
+def _cell(index: int, axes: tuple[tuple[str, Any], ...], setting: Setting) -> Cell:
+    server, slots = setting.server, slots_of(setting.server)
+    return Cell(index, axes, slots, server.step_ms, server.context, None if slots else no_slot(server))
+
+
+def _digest(study: Study) -> str:
+    text = json.dumps(study_hash_parts(study), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()

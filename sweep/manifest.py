@@ -1,0 +1,75 @@
+"""What a study comes to, as plain data: its points, cells, claims and the exact figures that theory gives for them.
+
+This is what `results` keeps in manifest.json, so that a report needs neither the study file nor the model.
+"""
+
+import math
+import platform
+from importlib.metadata import version
+from typing import Any
+
+from sweep.grid import Cell, Point
+from sweep.model.lengths import IntegerLengths, integer_lengths, moments
+from sweep.model.theory import exact_static_steps, limit_multiple
+from sweep.results import FORMAT
+from sweep.study import Study, plain, study_hash_parts
+
+PACKAGES = ("batch-sweep", "numpy", "numba", "polars", "scipy")
+
+
+def manifest(study: Study, points: tuple[Point, ...], keep: str = "rows") -> dict[str, Any]:
+    """The manifest of a folder that has no shards yet."""
+    cells = [_cell(cell, point) for point in points for cell in point.cells]
+    return {
+        "format": FORMAT,
+        "hash": points[0].study,
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+        "keep": keep,
+        "depends": {"keep": keep, **study_hash_parts(study)},
+        **plain(study),
+        "points": [_point(point) for point in points],
+        "cells": sorted(cells, key=lambda cell: cell["cell"]),
+        "shards": [],
+    }
+
+
+def _point(point: Point) -> dict[str, Any]:
+    lengths = integer_lengths(point.workload.output)
+    mean, cv = moments(lengths)
+    return {
+        "point": point.index,
+        "replicates": 0,
+        "requests": point.workload.requests,
+        "output": point.workload.output.model_dump(mode="json", exclude_none=True),
+        "output_mean": mean,
+        "output_cv": _null(cv),
+        "output_at_cap": lengths.at_cap,
+        "cells": [cell.index for cell in point.cells],
+    }
+
+
+def _cell(cell: Cell, point: Point) -> dict[str, Any]:
+    return {
+        "cell": cell.index,
+        "point": point.index,
+        "axes": dict(cell.axes),
+        "slots": cell.slots,
+        "context": cell.context,
+        "step_ms": cell.step_ms,
+        "error": cell.error,
+        **_theory(cell, point, integer_lengths(point.workload.output)),
+    }
+
+
+def _theory(cell: Cell, point: Point, lengths: IntegerLengths) -> dict[str, float | None]:
+    if cell.error is not None:
+        return {"exact_static_steps": None, "limit_multiple": None}
+    return {
+        "exact_static_steps": exact_static_steps(lengths, point.workload.requests, cell.slots),
+        "limit_multiple": _null(limit_multiple(lengths, cell.slots)),
+    }
+
+
+def _null(value: float) -> float | None:
+    """JSON has no nan: what is undefined is null there."""
+    return None if math.isnan(value) else value

@@ -1,0 +1,210 @@
+"""KV-cache bytes of a request, from a model's layers, and how many requests fit in a budget.
+
+Bytes are of keys and values alone: what a server rounds up to whole blocks, scales of fp8 and fixed states of other
+layers are not counted.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sweep.errors import InputError
+from sweep.model.gpus import UTILISATION, Budget, Gpu, budget, check_gpus
+from sweep.model.layers import LayerGroup
+from sweep.model.models import PLAIN_WEIGHTS, WEIGHT_BITS, Model, model_by_hand, weight_bytes
+
+KV_DTYPES = {"fp16": 2, "bf16": 2, "fp8": 1}  # bytes of a number
+CONTEXTS = tuple(512 * 2**power for power in range(9))
+MOST_TOKENS = 2**40
+
+
+def kv_bytes(model: Model, tokens: int, kv_dtype: str = "fp16", gpus: int = 1, trim_windows: bool = True) -> int:
+    """Bytes that one request of `tokens` tokens keeps, on all GPUs together.
+
+    trim_windows: a layer with a window keeps the last `window` tokens; without, it keeps all of them.
+    """
+    size = _bytes_of(kv_dtype)
+    if not 0 <= tokens <= MOST_TOKENS:
+        raise InputError(f"tokens: must be from 0 to {MOST_TOKENS}, got {tokens}")
+    if model.kv_bytes_by_hand is not None:
+        return tokens * model.kv_bytes_by_hand
+    return sum(
+        _values(group, gpus) * size * (min(tokens, group.window) if group.window and trim_windows else tokens)
+        for group in model.groups
+    )
+
+
+def bytes_per_token(model: Model, kv_dtype: str = "fp16", gpus: int = 1) -> int:
+    """Bytes that one more token takes while no window is full, on all GPUs together."""
+    return kv_bytes(model, 1, kv_dtype, gpus)
+
+
+def bytes_per_token_windows_full(model: Model, kv_dtype: str = "fp16", gpus: int = 1) -> int:
+    """Bytes that one more token takes once every window is full: those of the layers without one."""
+    full = model._replace(groups=tuple(group for group in model.groups if group.window is None))
+    return kv_bytes(full, 1, kv_dtype, gpus)
+
+
+def held_bytes(
+    model: Model,
+    requests: int,
+    context_tokens: int,
+    kv_dtype: str = "fp16",
+    gpus: int = 1,
+    shared_prefix: int = 0,
+    trim_windows: bool = True,
+) -> int:
+    """Bytes of `requests` requests of `context_tokens` tokens each, whose first `shared_prefix` are held once for all.
+
+    A layer with a window keeps the end of the prefix too, for the requests still to come.
+    """
+    if context_tokens < 1:
+        raise InputError(f"context: must be 1 token or more, got {context_tokens}")
+    if not 0 <= shared_prefix < context_tokens:
+        raise InputError(
+            f"shared prefix: must be from 0 to less than the context {context_tokens}, got {shared_prefix}"
+        )
+    rest = kv_bytes(model, context_tokens - shared_prefix, kv_dtype, gpus, trim_windows)
+    return kv_bytes(model, shared_prefix, kv_dtype, gpus, trim_windows) + requests * rest
+
+
+def fit(
+    model: Model,
+    budget_bytes: int,
+    context_tokens: int,
+    kv_dtype: str = "fp16",
+    gpus: int = 1,
+    shared_prefix: int = 0,
+    trim_windows: bool = True,
+) -> int:
+    """The most requests whose `held_bytes` do not exceed the budget."""
+    prefix = held_bytes(model, 0, context_tokens, kv_dtype, gpus, shared_prefix, trim_windows)
+    one = held_bytes(model, 1, context_tokens, kv_dtype, gpus, shared_prefix, trim_windows) - prefix
+    return max(0, (budget_bytes - prefix) // one)
+
+
+def requests_that_fit(budget_bytes: int, context_tokens: int, bytes_per_token: int) -> int:
+    """Requests of `context_tokens` tokens that fit in the budget, where each token takes the same bytes."""
+    return fit(model_by_hand(bytes_per_token), budget_bytes, context_tokens)
+
+
+def explain(model: Model, kv_dtype: str = "fp16", gpus: int = 1, trim_windows: bool = True) -> tuple[str, ...]:
+    """The bytes per token as a product, a line for each group of layers, and the layers that are not in it."""
+    if model.kv_bytes_by_hand is not None:
+        return (f"{model.kv_bytes_by_hand:,} bytes per token, given by hand",)
+    lines = [_product(group, _bytes_of(kv_dtype), gpus) for group in model.groups]
+    if len(model.groups) > 1:
+        lines.append(f"together {bytes_per_token(model, kv_dtype, gpus):,} bytes per token")
+    if any(group.window for group in model.groups):
+        past = bytes_per_token_windows_full(model, kv_dtype, gpus)
+        trimmed = f"windows are trimmed: {past:,} bytes per token once every window is full"
+        lines.append(trimmed if trim_windows else "windows are not trimmed: every layer keeps every token")
+    lines += [f"{count} {what} layers: nothing for each token" for count, what in model.without_kv]
+    return tuple(lines)
+
+
+def memory_answer(
+    model: Model,
+    gpu: Gpu | None = None,
+    *,
+    gpus: int = 1,
+    kv_dtype: str = "fp16",
+    contexts: Sequence[int] = CONTEXTS,
+    utilisation: float = UTILISATION,
+    overhead_bytes: int = 0,
+    budget_bytes: int | None = None,
+    weights: int | None = None,
+    weight_dtype: str | None = None,
+    shared_prefix: int = 0,
+    trim_windows: bool = True,
+) -> dict[str, Any]:
+    """All that `sweep memory --json` prints; `requests_that_fit` is None without a budget or where weights are unknown.
+
+    weights: bytes by hand, in place of what the parameters give. budget_bytes: for keys and values, in place of a GPU.
+    Bytes in the table are on all GPUs together, as the budget is.
+    """
+    if not contexts:
+        raise InputError("contexts: give one or more")
+    known = weight_bytes(model, weight_dtype) if weights is None else weights
+    terms = None
+    if gpu is not None and budget_bytes is None and known is not None:
+        terms = budget(gpu, gpus, known, utilisation, overhead_bytes)
+    left = terms.kv_bytes if terms else budget_bytes
+    held = (kv_dtype, gpus, shared_prefix, trim_windows)
+    return {
+        "model": model.name,
+        "bytes_per_token": bytes_per_token(model, kv_dtype),
+        "bytes_per_token_windows_full": bytes_per_token_windows_full(model, kv_dtype),
+        "bytes_per_token_on_all_gpus": bytes_per_token(model, kv_dtype, gpus),
+        "parameters": model.parameters,
+        "weight_bytes": known,
+        "kv_dtype": kv_dtype,
+        "gpu": gpu.name if gpu else None,
+        "gpus": gpus,
+        "shared_prefix": shared_prefix,
+        "trim_windows": trim_windows,
+        "budget_bytes": left,
+        "budget_terms": terms._asdict() if terms else None,
+        "layer_groups": [group._asdict() for group in model.groups],
+        "explanation": [*explain(model, kv_dtype, gpus, trim_windows), *_budget_lines(terms, budget_bytes)],
+        "keys_read": list(model.keys_read),
+        "assumed": [*model.assumed, _about_weights(model, known, weights, weight_dtype)],
+        "table": [_row(model, left, context, held) for context in contexts],
+    }
+
+
+def _row(model: Model, left: int | None, context: int, held: tuple[str, int, int, bool]) -> dict[str, int | None]:
+    kv_dtype, gpus, shared_prefix, trim_windows = held
+    row = {
+        "context": context,
+        "bytes_per_request": held_bytes(model, 1, context, kv_dtype, gpus, 0, trim_windows),
+        "requests_that_fit": None if left is None else fit(model, left, context, *held),
+    }
+    if shared_prefix:
+        alone = None if left is None else fit(model, left, context, kv_dtype, gpus, 0, trim_windows)
+        row["requests_that_fit_without_sharing"] = alone
+    return row
+
+
+def _budget_lines(terms: Budget | None, by_hand: int | None) -> tuple[str, ...]:
+    if terms:
+        return terms.lines()
+    return () if by_hand is None else (f"{by_hand:,} bytes for keys and values, given by hand",)
+
+
+def _about_weights(model: Model, known: int | None, by_hand: int | None, weight_dtype: str | None) -> str:
+    if by_hand is not None:
+        return f"weights of {by_hand:,} bytes, given by hand"
+    if known is not None:
+        bits = WEIGHT_BITS[weight_dtype or PLAIN_WEIGHTS]
+        return f"weights of {known:,} bytes: {model.parameters:,} parameters of {bits} bits"
+    if model.quantised and model.parameters:
+        return f"the weights are packed ({model.quantised:.40}), their bytes unknown; give --weights or --weight-dtype"
+    return "the weights are unknown: the tensor shapes of this model are not known here; give --weights"
+
+
+def _bytes_of(kv_dtype: str) -> int:
+    if kv_dtype not in KV_DTYPES:
+        raise InputError(f'KV type: must be one of {", ".join(KV_DTYPES)}, got "{kv_dtype}"')
+    return KV_DTYPES[kv_dtype]
+
+
+def _values(group: LayerGroup, gpus: int) -> int:
+    """Numbers that a token leaves in a group's layers on all GPUs: KV heads are split evenly, or copied to several."""
+    check_gpus(gpus)
+    heads = group.kv_heads
+    if heads % gpus and gpus % heads:
+        raise InputError(f"gpus: {heads} KV heads cannot be split evenly over {gpus} GPUs")
+    return group.layers * max(heads, gpus) * (group.key_dim + group.value_dim)
+
+
+def _product(group: LayerGroup, size: int, gpus: int) -> str:
+    copies = max(group.kv_heads, gpus) // group.kv_heads
+    factors = [
+        f"{group.layers} layers" if group.kind in ("full", "mla") else f"{group.layers} {group.kind} layers",
+        *([f"{group.kv_heads} KV {'head' if group.kv_heads == 1 else 'heads'}"] if group.kind != "mla" else []),
+        *([f"{copies} copies"] if copies > 1 else []),
+        f"({group.key_dim} + {group.value_dim}) values",
+        f"{size} {'byte' if size == 1 else 'bytes'}",
+    ]
+    window = f", of the last {group.window:,} tokens" if group.window else ""
+    return f"{' x '.join(factors)} = {_values(group, gpus) * size:,} bytes per token{window}"

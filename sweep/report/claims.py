@@ -1,0 +1,198 @@
+"""Verdicts on the claims of a study, from the intervals of what was simulated and never from the estimates alone.
+
+A claim bounds a metric, and says of what: the mean over workloads, a percentile, a share of the workloads, or every
+one. All four become an interval that is set against the bounds: inside, the claim holds; outside, it fails; across
+an edge, more workloads are needed and it is undecided.
+
+A workload whose metric is undefined has no value to average or to rank, so means and percentiles are over the others.
+It does not satisfy a bound either: in a share it counts as a workload that misses, and under "every" it is a
+counter-example.
+"""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from sweep.report.stats import (
+    NO_VALUES,
+    Column,
+    Interval,
+    Values,
+    columns_by_cell,
+    defined,
+    estimates,
+    mean_interval,
+    percentile_interval,
+    wilson,
+)
+from sweep.results import Store
+
+HOLDS, FAILS, UNDECIDED = "holds", "fails", "undecided"
+WORST = 3
+
+
+class Verdict(NamedTuple):
+    """What the simulated workloads of one cell say about one claim; None where there are too few, or none."""
+
+    text: str
+    metric: str
+    cell: int
+    verdict: str
+    estimate: float | None  # of the mean, the percentile or the share that the claim speaks of
+    ci_low: float | None
+    ci_high: float | None
+    worst_replicates: list[int]  # at most three, the workloads that speak most against the claim
+    axes: dict[str, Any]
+    replicates: int
+    condition: str
+    bound: str  # the condition without what it is of, such as ">= 5"
+    share: float | None  # of workloads within the claim's bounds, whatever the claim is of
+    share_low: float | None
+    share_high: float | None
+
+
+def check(store: Store) -> list[Verdict]:
+    """A verdict for each claim and each cell it speaks of, in the order of the study; 95 % intervals."""
+    manifest = store.manifest
+    claims, cells = manifest["claims"], {cell["cell"]: cell for cell in manifest["cells"]}
+    found: dict[tuple[int, int], Verdict] = {}
+    for point in manifest["points"]:
+        for metric in _metrics_claimed(claims, point["cells"]):
+            columns = columns_by_cell(store, point["point"], metric)
+            for number, claim in enumerate(claims):
+                for cell in set(claim["cells"]) & set(point["cells"]) if claim["metric"] == metric else ():
+                    found[number, cell] = verdict(claim, cells[cell], columns.get(cell, NO_VALUES))
+    return [found[number, cell] for number, claim in enumerate(claims) for cell in claim["cells"]]
+
+
+def verdict(claim: Mapping[str, Any], cell: Mapping[str, Any], column: Column) -> Verdict:
+    """The verdict on one claim in one cell, from that cell's values of the claimed metric."""
+    low, high = bounds(claim)
+    of = claim["of"]
+    met = int(((column.values >= low) & (column.values <= high)).sum())
+    estimate, interval = _estimate(of, column.values, met)
+    share, share_interval = _share(met, len(column.values))
+    if of == "every":
+        outcome = (FAILS if share < 1 else HOLDS) if share is not None else UNDECIDED
+    elif isinstance(of, dict) and "share" in of:
+        outcome = _outcome(interval, of["share"], math.inf)
+    else:
+        outcome = _outcome(interval, low, high)
+    ci_low, ci_high = interval or (None, None)
+    share_low, share_high = share_interval or (None, None)
+    return Verdict(
+        text=claim["text"],
+        metric=claim["metric"],
+        cell=cell["cell"],
+        verdict=outcome,
+        estimate=estimate,
+        ci_low=ci_low,
+        ci_high=ci_high,
+        worst_replicates=_worst(column, low, high, counts_undefined=_is_of_workloads(of)),
+        axes=dict(cell["axes"]),
+        replicates=len(column.values),
+        condition=condition(claim),
+        bound=bound_text(claim),
+        share=share,
+        share_low=share_low,
+        share_high=share_high,
+    )
+
+
+def bounds(claim: Mapping[str, Any]) -> Interval:
+    """The values that a claim allows, both ends included; infinite where it leaves a side open."""
+    if "at_least" in claim:
+        return float(claim["at_least"]), math.inf
+    if "at_most" in claim:
+        return -math.inf, float(claim["at_most"])
+    if "between" in claim:
+        return float(claim["between"][0]), float(claim["between"][1])
+    within = claim.get("within") or 0.0
+    return float(claim["equals"] - within), float(claim["equals"] + within)
+
+
+def condition(claim: Mapping[str, Any]) -> str:
+    """What a claim asks for, such as ">= 5 in 95 % of workloads", in ASCII for any terminal."""
+    of = claim["of"]
+    if of == "every":
+        return f"{bound_text(claim)} in every workload"
+    if of == "mean":
+        return f"mean {bound_text(claim)}"
+    if "share" in of:
+        return f"{bound_text(claim)} in {100 * of['share']:g} % of workloads"
+    return f"{ordinal(of['percentile'])} percentile {bound_text(claim)}"
+
+
+def bound_text(claim: Mapping[str, Any]) -> str:
+    """The bound of a claim alone, such as ">= 5"."""
+    if "at_least" in claim:
+        return f">= {claim['at_least']:g}"
+    if "at_most" in claim:
+        return f"<= {claim['at_most']:g}"
+    if "between" in claim:
+        return f"between {claim['between'][0]:g} and {claim['between'][1]:g}"
+    return f"= {claim['equals']:g}" + (f" within {claim['within']:g}" if claim.get("within") else "")
+
+
+def ordinal(p: float) -> str:
+    """The number of a percentile as it is read: 1 gives "1st", 50 "50th", 2.5 "2.5th"."""
+    endings = {1.0: "st", 2.0: "nd", 3.0: "rd"}
+    return f"{p:g}{'th' if p in (11, 12, 13) else endings.get(p % 10, 'th')}"
+
+
+def exit_status(verdicts: Iterable[Verdict]) -> int:
+    """0 when all hold, 1 when one fails, 3 when none fails but one is undecided."""
+    outcomes = {verdict.verdict for verdict in verdicts}
+    return 1 if FAILS in outcomes else 3 if UNDECIDED in outcomes else 0
+
+
+def as_json(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
+    """The verdicts as plain data for `check --json`; undefined is None."""
+    return [{name: getattr(verdict, name) for name in Verdict._fields[:8]} for verdict in verdicts]
+
+
+def _metrics_claimed(claims: Sequence[Mapping[str, Any]], cells: Iterable[int]) -> list[str]:
+    """The metrics that are claimed in some of these cells, each once."""
+    here = set(cells)
+    return list(dict.fromkeys(claim["metric"] for claim in claims if here & set(claim["cells"])))
+
+
+def _is_of_workloads(of: Any) -> bool:
+    """Whether a claim counts workloads (a share, or every one) and so meets the undefined ones too."""
+    return of == "every" or (isinstance(of, dict) and "share" in of)
+
+
+def _estimate(of: Any, values: Values, met: int) -> tuple[float | None, Interval | None]:
+    """What the claim speaks of, with its 95 % interval: t, Wilson, or order statistics."""
+    if _is_of_workloads(of):
+        return _share(met, len(values))
+    values = defined(values)
+    if len(values) == 0:
+        return None, None
+    if of == "mean":
+        return estimates(values).mean, mean_interval(values)
+    p = of["percentile"]
+    return float(np.percentile(values, p)), percentile_interval(values, p)
+
+
+def _share(met: int, n: int) -> tuple[float | None, Interval | None]:
+    return (met / n if n else None), wilson(met, n)
+
+
+def _outcome(interval: Interval | None, low: float, high: float) -> str:
+    if interval is None:
+        return UNDECIDED
+    if low <= interval[0] and interval[1] <= high:
+        return HOLDS
+    return FAILS if interval[1] < low or interval[0] > high else UNDECIDED
+
+
+def _worst(column: Column, low: float, high: float, *, counts_undefined: bool) -> list[int]:
+    """The replicates furthest out of the bounds, or nearest to leaving them; ties by number, undefined ones first."""
+    room = np.minimum(column.values - low, high - column.values)  # nan where undefined
+    undefined = np.isnan(room)
+    keep = ~undefined | counts_undefined
+    order = np.lexsort((column.replicates[keep], np.where(undefined, -math.inf, room)[keep]))[:WORST]
+    return [int(replicate) for replicate in column.replicates[keep][order]]

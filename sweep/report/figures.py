@@ -1,0 +1,206 @@
+"""Which pictures a results folder gets, each with its alternative text and its caption. Leaves out how they are drawn.
+
+The charts of the study come first; a study that asks for none gets those that fit the shape of its grid. A chart over
+fewer axes than the grid has shows the main cell's values of the others, and says so.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from sweep.report import charts
+from sweep.report.claims import FAILS, HOLDS, UNDECIDED, Verdict
+from sweep.report.look import Chart
+from sweep.report.stats import NO_VALUES, axis_columns, columns_by_cell
+from sweep.report.words import at, main_cell, plural, share_with_interval, with_interval
+from sweep.results import Store, metrics
+
+KINDS = {"distribution": "Histogram", "heatmap": "Heat map", "lines": "Line chart", "memory": "Line chart"}
+NOT_MODELLED = (
+    "One step gives each running request one token and all requests wait from the start: prompts, later arrivals and"
+    " steps that slow down in a fuller batch are not modelled."
+)
+
+
+class Figure(NamedTuple):
+    """A picture with what is said about it; `name` is that of its files."""
+
+    name: str
+    chart: Chart
+    alt: str
+    caption: str
+
+
+def figures(store: Store, cells: pl.DataFrame, verdicts: Sequence[Verdict]) -> list[Figure]:
+    """The pictures of a folder in the order of the page."""
+    found: list[Figure] = []
+    for wish in wished(store.manifest):
+        kind = str(wish["kind"])
+        chart, caption = _DRAWN[kind](store, cells, verdicts, wish)
+        before = sum(figure.name.split("-")[0] == kind for figure in found)
+        name = kind if before == 0 else f"{kind}-{before + 1}"
+        found.append(Figure(name, chart, _alternative(kind, chart), caption))
+    return found
+
+
+def wished(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The charts that a study asks for, with their axes filled in, or else those that fit the shape of its grid."""
+    fitting = fitting_charts(manifest)
+    own = [{key: value for key, value in chart.items() if value is not None} for chart in manifest["charts"]]
+    if not own:
+        return fitting
+    defaults = {str(chart["kind"]): chart for chart in reversed(fitting)}
+    filled = [{"metric": "multiple", **defaults.get(str(chart["kind"]), {}), **chart} for chart in own]
+    return [chart for chart in filled if _can_be_drawn(chart, manifest)]
+
+
+def fitting_charts(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """One cell: its distribution. One axis: lines too. Two and more: a heat map of the two that matter most."""
+    numbers, names = _varied(manifest)
+    if "slots" in numbers:
+        numbers = [name for name in numbers if name != "slots"] + ["slots"]  # along the horizontal axis, as is usual
+    metric = {"metric": "multiple"}
+    across = numbers[-1:] or names[-1:]
+    other = [name for name in (*numbers, *names) if name not in across][:1]
+    lines = [{"kind": "lines", "x": across[0], **({"color": other[0]} if other else {}), **metric}] if across else []
+    tiles = [{"kind": "heatmap", "x": across[0], "y": other[0], **metric}] if other else []
+    memory = [{"kind": "memory", "x": "context"}] if _fits_by_context(manifest) else []
+    distribution = [{"kind": "distribution", **metric}]
+    if not other and any(claim["where"] for claim in manifest["claims"]):
+        return [*distribution, *lines, *memory]  # the study asks about one cell
+    return [*tiles, *lines, *memory, *distribution]
+
+
+def _varied(manifest: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """The first column of each axis with several values: those of numbers, and those of names."""
+    numbers: list[str] = []
+    names: list[str] = []
+    for axis in manifest["axes"]:
+        values = {str(cell["axes"][axis["columns"][0]]) for cell in manifest["cells"]}
+        kinds = {type(cell["axes"][axis["columns"][0]]) for cell in manifest["cells"]}
+        if len(values) > 1:
+            (numbers if kinds <= {int, float} else names).append(axis["columns"][0])
+    return numbers, names
+
+
+def _fits_by_context(manifest: Mapping[str, Any]) -> bool:
+    by_memory = manifest["study"]["server"].get("slots") == "memory"
+    return by_memory and len({cell["context"] for cell in manifest["cells"]}) > 1 and "context" in _varied(manifest)[0]
+
+
+def _can_be_drawn(chart: Mapping[str, Any], manifest: Mapping[str, Any]) -> bool:
+    """Whether a chart has the axes it needs, and the folder its columns; a grid without axes has no heat map."""
+    needs = {"distribution": set(), "heatmap": {"x", "y"}, "lines": {"x"}, "memory": {"x"}}.get(str(chart["kind"]))
+    columns = {chart[key] for key in ("x", "y", "color") if key in chart}
+    known = chart.get("metric", "multiple") in metrics(manifest["measure"])
+    return needs is not None and needs <= chart.keys() and columns <= {*axis_columns(manifest), "slots"} and known
+
+
+def _distribution(
+    store: Store, cells: pl.DataFrame, verdicts: Sequence[Verdict], wish: Mapping[str, Any]
+) -> tuple[Chart, str]:
+    cell, metric = store.manifest["cells"][main_cell(cells, store.manifest)], str(wish["metric"])
+    claim = _claim_on(metric, store.manifest, {cell["cell"]})
+    values = columns_by_cell(store, cell["point"], metric).get(cell["cell"], NO_VALUES).values
+    chart = charts.distribution(values, metric=metric, where=at(cell["axes"]), claim=claim)
+    row = cells.row(by_predicate=pl.col("cell") == cell["cell"], named=True)
+    if row[f"{metric}_mean"] is None:
+        return chart, f"No workload of this cell has a result: {row['error'] or 'not simulated yet'}."
+    mean = with_interval(*(row[f"{metric}_{name}"] for name in ("mean", "ci_low", "ci_high")), "95 % t interval ")
+    n = plural(row["replicates"], "workload")
+    caption = f"Each bar counts workloads, {n} in all, by their {metric}; the dark rule is its mean, {mean}."
+    met = next((v for v in verdicts if claim and v.cell == cell["cell"] and v.text == claim["text"]), None)
+    if met is not None:
+        share = share_with_interval(met.share, met.share_low, met.share_high, "95 % Wilson interval ")
+        caption += f" It is {met.bound} in {share} of the workloads."
+    return chart, f"{caption} {NOT_MODELLED}"
+
+
+def _heatmap(
+    store: Store, cells: pl.DataFrame, verdicts: Sequence[Verdict], wish: Mapping[str, Any]
+) -> tuple[Chart, str]:
+    x, y, metric = str(wish["x"]), str(wish["y"]), str(wish["metric"])
+    shown, fixed = _slice(cells, store.manifest, [x, y])
+    told = [verdict for verdict in verdicts if verdict.metric == metric]
+    notes = [fixed, _corners(told)]
+    chart = charts.heatmap(
+        shown, x, y, metric=metric, verdicts=_by_cell(told), note="; ".join(note for note in notes if note)
+    )
+    return chart, f"{_of_means(shown, metric)} {NOT_MODELLED}"
+
+
+def _lines(store: Store, cells: pl.DataFrame, _: Sequence[Verdict], wish: Mapping[str, Any]) -> tuple[Chart, str]:
+    x, color, metric = str(wish["x"]), wish.get("color"), str(wish["metric"])
+    shown, fixed = _slice(cells, store.manifest, [x, *([color] if color else [])])
+    claim = _claim_on(metric, store.manifest, set(shown["cell"]))
+    chart = charts.lines(shown, x, color=color, metric=metric, claim=claim, note=fixed)
+    return chart, f"{_of_means(shown, metric)} {NOT_MODELLED}"
+
+
+def _memory(store: Store, cells: pl.DataFrame, _: Sequence[Verdict], wish: Mapping[str, Any]) -> tuple[Chart, str]:
+    shown, fixed = _slice(cells, store.manifest, [str(wish["x"])])
+    memory = store.manifest["study"]["server"].get("memory") or {}
+    given = ", ".join(f"{name} = {value}" for name, value in memory.items())
+    caption = (
+        f"Computed, not simulated: the memory for keys and values ({given}), divided by what a request of that context"
+        " may come to need, rounded down. Room is kept for the whole context of each request; memory that is lost in"
+        " pieces is not modelled."
+    )
+    return charts.requests_that_fit(shown, str(wish["x"]), note=fixed), caption
+
+
+_DRAWN = {"distribution": _distribution, "heatmap": _heatmap, "lines": _lines, "memory": _memory}
+
+
+def _slice(cells: pl.DataFrame, manifest: Mapping[str, Any], used: Sequence[str]) -> tuple[pl.DataFrame, str]:
+    """The cells that agree with the main cell on every axis that is not used, and what those are fixed at."""
+    main = manifest["cells"][main_cell(cells, manifest)]["axes"]
+    groups = [axis["columns"] for axis in manifest["axes"] if not set(axis["columns"]) & set(used)]
+    fixed = {column: main[column] for columns in groups for column in columns}
+    if not set(used) <= set(main):
+        fixed = {}  # a column that follows from other axes, such as the slots that a context leaves
+    kept = [c["cell"] for c in manifest["cells"] if all(c["axes"][column] == value for column, value in fixed.items())]
+    return cells.filter(pl.col("cell").is_in(kept)), at(fixed)
+
+
+def _claim_on(metric: str, manifest: Mapping[str, Any], shown: set[int]) -> Mapping[str, Any] | None:
+    """The first claim on a metric that speaks of a cell that is shown."""
+    return next((c for c in manifest["claims"] if c["metric"] == metric and shown & set(c["cells"])), None)
+
+
+def _by_cell(verdicts: Sequence[Verdict]) -> dict[int, str]:
+    """The worst verdict on each cell."""
+    found: dict[int, str] = {}
+    for verdict in verdicts:
+        found[verdict.cell] = max(found.get(verdict.cell, HOLDS), verdict.verdict, key=_SEVERITY.index)
+    return found
+
+
+_SEVERITY = (HOLDS, UNDECIDED, FAILS)
+
+
+def _corners(verdicts: Sequence[Verdict]) -> str:
+    """What the marked corners of a heat map mean; nothing where every claim holds."""
+    outcomes = {verdict.verdict for verdict in verdicts}
+    claims = list(dict.fromkeys((verdict.text, verdict.condition) for verdict in verdicts))
+    named = f'"{claims[0][0]}" ({claims[0][1]})' if len(claims) == 1 else "a claim"
+    filled = f"filled corner: {named} fails" if FAILS in outcomes else ""
+    opened = f"open corner: {'undecided' if filled else f'{named} is undecided'}" if UNDECIDED in outcomes else ""
+    return ", ".join(part for part in (filled, opened) if part)
+
+
+def _of_means(cells: pl.DataFrame, metric: str) -> str:
+    """The estimand of a chart of means, how many workloads, and how wide the intervals are."""
+    what = f"Each value is {metric}_mean, the mean over workloads of each workload's own {metric}"
+    counts = cells.filter(pl.col("replicates") > 0)["replicates"].unique().sort().to_list()
+    n = " to ".join(f"{count:,}" for count in dict.fromkeys((counts[0], counts[-1]))) if counts else "0"
+    half = ((cells[f"{metric}_ci_high"] - cells[f"{metric}_ci_low"]) / 2).max()
+    widest = f"; the widest 95 % t interval is ± {half:.2g}" if isinstance(half, float) else ""
+    return f"{what} (n = {n} in a cell{widest})."
+
+
+def _alternative(kind: str, chart: Chart) -> str:
+    """The picture in words: its kind, its title and its subtitle."""
+    title = chart.to_dict()["title"]
+    return f"{KINDS[kind]}: {' '.join(title['text'])}. {' '.join(title['subtitle'])}".strip()

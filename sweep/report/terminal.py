@@ -1,0 +1,75 @@
+"""The answer as plain text for a terminal: the sentence, the verdicts and a table of cells. ASCII, no colour needed."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from sweep.report.claims import Verdict
+from sweep.report.stats import axis_columns
+from sweep.report.words import at, axis_value, number, sentence, with_interval
+
+MOST_ROWS = 40
+
+
+def summary_text(frame: pl.DataFrame, manifest: Mapping[str, Any], verdicts: Sequence[Verdict]) -> str:
+    """Title, answer, verdicts and cells of a results folder."""
+    parts = [manifest["title"], sentence(frame, manifest, verdicts), cells_text(frame, manifest)]
+    if verdicts:
+        parts.append(verdicts_text(verdicts))
+    return "\n\n".join(part for part in parts if part)
+
+
+def verdicts_text(verdicts: Sequence[Verdict]) -> str:
+    """Two lines for each verdict: what was claimed and what became of it, then the figures behind that."""
+    if not verdicts:
+        return "The study makes no claims."
+    return "\n".join(line for verdict in verdicts for line in _verdict_lines(verdict))
+
+
+def cells_text(frame: pl.DataFrame, manifest: Mapping[str, Any]) -> str:
+    """A table with a row for each cell, the first ones of a large grid."""
+    axes = list(dict.fromkeys([*axis_columns(manifest), "slots"]))
+    header = [*axes, "static steps", "continuous steps", "mean multiple (95 %)", "multiple of totals", "limit"]
+    rows = [_cell_row(row, axes) for row in frame.head(MOST_ROWS).iter_rows(named=True)]
+    lines = aligned(header, rows)
+    if frame.height > MOST_ROWS:
+        lines.append(f"... and {frame.height - MOST_ROWS:,} cells more, in cells.parquet")
+    return "\n".join(lines)
+
+
+def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table, right-aligned under their headers."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    return [
+        "  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)).rstrip()
+        for line in (header, *rows)
+    ]
+
+
+def _cell_row(row: Mapping[str, Any], axes: Sequence[str]) -> list[str]:
+    cells = [axis_value(row[name]) for name in axes]
+    if row["error"] is not None:
+        return [*cells, "-", "-", row["error"], "-", "-"]
+    multiple = row["multiple_mean"]
+    shown = "-" if multiple is None else with_interval(multiple, row["multiple_ci_low"], row["multiple_ci_high"])
+    figures = [row["static_steps_mean"], row["continuous_steps_mean"]]
+    ratios = [row["multiple_of_totals"], row["limit_multiple"]]
+    return [*cells, *map(_figure, figures), shown, *map(_figure, ratios)]
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else number(value, 0 if abs(value) >= 100 else 3)
+
+
+def _verdict_lines(verdict: Verdict) -> list[str]:
+    where = f" ({at(verdict.axes)})" if verdict.axes else ""
+    if verdict.estimate is None:
+        figures = "too few workloads to say"
+    else:
+        figures = f"estimate {with_interval(verdict.estimate, verdict.ci_low, verdict.ci_high)}"
+    worst = ", ".join(map(str, verdict.worst_replicates))
+    return [
+        f"{verdict.verdict.upper():9}  {verdict.text}{where}",
+        f"           {verdict.metric} {verdict.condition}: {figures}; worst replicates {worst or 'none'}",
+    ]

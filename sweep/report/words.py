@@ -1,0 +1,161 @@
+"""Names, numbers and the answer in plain words, shared by the charts, the page and the terminal. ASCII throughout."""
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+import polars as pl
+
+from sweep.report.claims import Verdict
+
+
+class Name(NamedTuple):
+    """How a metric is spoken of."""
+
+    subject: str  # begins a sentence
+    title: str  # of an axis, with its unit
+
+
+METRIC_NAMES = {
+    "multiple": Name("The multiple", "multiple (static steps / continuous steps)"),
+    "multiple_s": Name("The multiple in time", "multiple in time (static seconds / continuous seconds)"),
+    "static_steps": Name("The number of static steps", "static batching (steps)"),
+    "continuous_steps": Name("The number of continuous steps", "continuous batching (steps)"),
+    "static_s": Name("The time under static batching", "static batching (s)"),
+    "continuous_s": Name("The time under continuous batching", "continuous batching (s)"),
+    "static_utilisation": Name("Utilisation under static batching", "utilisation, static (busy / all slot-steps)"),
+    "continuous_utilisation": Name(
+        "Utilisation under continuous batching", "utilisation, continuous (busy / all slot-steps)"
+    ),
+    "output_tokens": Name("The number of output tokens", "output of a workload (tokens)"),
+    "longest_output_tokens": Name("The longest output", "longest output of a workload (tokens)"),
+}
+AXIS_TITLES = {
+    "slots": "slots (requests running at once)",
+    "requests": "requests waiting at the start",
+    "context": "context (tokens)",
+    "step_ms": "step time (ms)",
+    "output_mean": "mean output length (tokens)",
+    "output_cv": "cv of the output length",
+    "output_max_tokens": "cap on the output length (tokens)",
+}
+SHORT = {"output_cv": "cv", "output_mean": "mean length", "output_max_tokens": "cap"}
+
+
+def metric_name(metric: str) -> Name:
+    """How a metric is spoken of; one that is not known goes by its column."""
+    return METRIC_NAMES.get(metric, Name(metric, metric))
+
+
+def axis_title(column: str) -> str:
+    """The title of a chart's axis for a column of the grid, with its unit where that is known."""
+    return AXIS_TITLES.get(column, column)
+
+
+def at(axes: Mapping[str, Any]) -> str:
+    """Where in the grid, such as "slots = 16, cv = 0.5"; nothing for a study without axes."""
+    return ", ".join(f"{SHORT.get(column, column)} = {axis_value(value)}" for column, value in axes.items())
+
+
+def axis_value(value: Any) -> str:
+    """An axis value as it is read: 32768 gives "32,768"; text stays as it is."""
+    if isinstance(value, int):
+        return f"{value:,}"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def number(value: float, decimals: int | None = None) -> str:
+    """A number with thousands grouped, to about three significant digits unless the decimals are given."""
+    if decimals is None:
+        if value == 0 or not 1e-4 <= abs(value) < 1e15:  # nor what is not finite
+            return f"{value:.3g}"
+        decimals = max(0, 2 - math.floor(math.log10(abs(value))))
+        if value == round(value, min(decimals, 1)):
+            decimals = 0 if value == round(value) else 1
+    return f"{value:,.{decimals}f}"
+
+
+def decimals_for(low: float, high: float) -> int | None:
+    """Decimals that show the first digit of an interval's half-width; None for one without a width."""
+    half = (high - low) / 2
+    return min(9, max(0, math.ceil(-math.log10(half)))) if half > 0 else None
+
+
+def with_interval(estimate: float | None, low: float | None, high: float | None, what: str = "") -> str:
+    """An estimate with its interval, such as "4.677 (4.668 to 4.686)"; alone where there is no interval.
+
+    what : the kind of interval, put before its ends.
+    """
+    if estimate is None:
+        return "undefined"
+    if low is None or high is None:
+        return number(estimate)
+    decimals = decimals_for(low, high)
+    return f"{number(estimate, decimals)} ({what}{number(low, decimals)} to {number(high, decimals)})"
+
+
+def share_with_interval(share: float | None, low: float | None, high: float | None, what: str = "") -> str:
+    """A share with its interval in per cent, such as "24.0 % (23.1 to 24.8 %)"; none and all are said exactly."""
+    if share is None or low is None or high is None:
+        return "undefined"
+    decimals = decimals_for(100 * low, 100 * high)
+    shown, first, last = (number(100 * part, 0 if part in (0, 1) else decimals) for part in (share, low, high))
+    return f"{shown} % ({what}{first} to {last} %)"
+
+
+def percent(share: float) -> str:
+    """A share in per cent; never rounded to all or nothing."""
+    shown = f"{100 * share:.2g}" if share < 0.1 else f"{100 * share:.3g}"
+    if shown == "100" and share < 1:
+        shown = f"{math.floor(1e4 * share) / 100:.2f}"
+    return f"{shown} %"
+
+
+def plural(n: int, noun: str) -> str:
+    """A count with its noun: "1 workload", "10,000 workloads"."""
+    return f"{n:,} {noun}{'' if n == 1 else 's'}"
+
+
+def main_cell(frame: pl.DataFrame, manifest: Mapping[str, Any]) -> int:
+    """The cell that the answer is about: the first that a claim picks by `where`, else the middle of those that ran."""
+    for claim in manifest["claims"]:
+        if claim["where"] and claim["cells"]:
+            return int(claim["cells"][0])
+    cells = frame.filter(pl.col("replicates") > 0)["cell"] if frame["replicates"].sum() else frame["cell"]
+    return int(cells[len(cells) // 2])
+
+
+def sentence(frame: pl.DataFrame, manifest: Mapping[str, Any], verdicts: Iterable[Verdict]) -> str:
+    """The answer in one sentence: the mean multiple of the main cell, and how many workloads meet its first claim."""
+    cell = manifest["cells"][main_cell(frame, manifest)]
+    row = frame.row(by_predicate=pl.col("cell") == cell["cell"], named=True)
+    where = f"At {at(cell['axes'])}, " if cell["axes"] else ""
+    if row["multiple_mean"] is None:
+        return _upper(f"{where}there is no answer: {row['error'] or 'no multiple was simulated'}.")
+    told = next((verdict for verdict in verdicts if verdict.cell == cell["cell"] and verdict.share is not None), None)
+    return _upper(f"{where}{_multiple(row)}{_met(told) if told else ''}.")
+
+
+def _multiple(row: Mapping[str, Any]) -> str:
+    compared = "times the steps of continuous batching"
+    workloads = plural(row["replicates"], "workload")
+    if row["multiple_ci_low"] is None:
+        return f"static batching takes {number(row['multiple_mean'])} {compared} (one workload, so without an interval)"
+    if row["multiple_sd"] == 0:
+        return f"static batching takes exactly {number(row['multiple_mean'])} {compared} in each of {workloads}"
+    decimals = decimals_for(row["multiple_ci_low"], row["multiple_ci_high"])
+    low, high = (number(row[f"multiple_ci_{end}"], decimals) for end in ("low", "high"))
+    mean = number(row["multiple_mean"], decimals)
+    interval = f"mean multiple of {workloads}, 95 % interval {low} to {high}"
+    return f"static batching takes {mean} {compared} on average ({interval})"
+
+
+def _met(verdict: Verdict) -> str:
+    share = share_with_interval(verdict.share, verdict.share_low, verdict.share_high)
+    if verdict.metric == "multiple" and verdict.bound.startswith(">= "):
+        return f", and {share} of workloads reach {verdict.bound[3:]}"
+    return f", and in {share} of workloads {verdict.metric} is {verdict.bound}"
+
+
+def _upper(text: str) -> str:
+    return text[0].upper() + text[1:]

@@ -1,0 +1,280 @@
+"""What may stand in a study file: its tables and fields, with their meaning, units and limits.
+
+Axes are in `axes`; what ties the tables of a file together (a claim and the columns it names) is in `study`.
+"""
+
+import re
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, PlainValidator, Tag, model_validator
+from pydantic_core import PydanticCustomError
+
+from sweep.model.distributions import Distribution
+from sweep.model.memory import requests_that_fit
+from sweep.units import format_bytes, parse_bytes
+
+ALWAYS = (
+    "output_tokens",
+    "static_steps",
+    "continuous_steps",
+    "multiple",
+    "static_utilisation",
+    "continuous_utilisation",
+)
+IN_SECONDS = ("static_s", "continuous_s", "multiple_s")  # need a step time
+EXTRA = ("longest_output_tokens", *IN_SECONDS)
+METRICS = (*ALWAYS, *EXTRA)
+
+MOST_REQUESTS = 100_000_000
+MOST_SLOTS = 1_000_000
+MOST_REPLICATES = 1_000_000_000
+LARGEST_INTEGER = 2**63 - 1
+
+Text = Annotated[str, Field(min_length=1)]
+Share = Annotated[float, Field(gt=0, lt=1)]
+Replicates = Annotated[int, Field(ge=1, le=MOST_REPLICATES)]
+
+
+class Strict(BaseModel):
+    """A table of a study file: unknown keys, quoted numbers, booleans for numbers, nan and inf are refused."""
+
+    model_config = ConfigDict(
+        strict=True, frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+
+def _bytes_text(value: Any) -> str:
+    """The text as given, when it is a quantity of bytes that is at least one and fits 64 bits."""
+    if not isinstance(value, str):
+        raise PydanticCustomError("bytes", 'must be text with a unit, such as "64 GiB"')
+    try:
+        count = parse_bytes(value)  # its InputError, a ValueError, becomes the fault
+    except OverflowError:
+        count = LARGEST_INTEGER + 1
+    if not 0 < count <= LARGEST_INTEGER:
+        raise PydanticCustomError("bytes", "must be at least 1 B and less than 2^63 B")
+    return value
+
+
+def _slots(value: Any) -> int | str:
+    if value == "memory" or (type(value) is int and 1 <= value <= MOST_SLOTS):
+        return value  # type: ignore[no-any-return]
+    raise PydanticCustomError("slots", f'must be a whole number from 1 to {MOST_SLOTS:,}, or "memory"')
+
+
+def _half_width(value: Any) -> float | str:
+    percent = re.fullmatch(r"(\d+(?:\.\d+)?) ?%", value) if isinstance(value, str) else None
+    number = float(percent[1]) if percent else value
+    if type(number) in (int, float) and number > 0:
+        return value  # type: ignore[no-any-return]
+    raise PydanticCustomError("half_width", 'must be a number above 0, or a share of the mean such as "1 %"')
+
+
+Bytes = Annotated[str, PlainValidator(_bytes_text, json_schema_input_type=str)]
+
+
+class WorkloadSpec(Strict):
+    """What arrives: requests that all wait at the start, and how long their outputs are."""
+
+    requests: Annotated[int, Field(ge=1, le=MOST_REQUESTS)]
+    """Requests of one workload."""
+    output: Distribution
+    """Output lengths, in tokens."""
+
+
+class MemorySpec(Strict):
+    """Memory that the KV cache may take."""
+
+    budget: Bytes
+    """Memory for the KV cache of all running requests, such as "64 GiB"."""
+    kv_per_token: Bytes
+    """KV cache of one token, such as "512 KiB"."""
+
+
+class ServerSpec(Strict):
+    """What serves: places in the running batch, and the length of a step."""
+
+    slots: Annotated[int | Literal["memory"], PlainValidator(_slots, json_schema_input_type=int | Literal["memory"])]
+    """Requests that run at a time; "memory": as many as fit in [server.memory] at `context` tokens each."""
+    context: Annotated[int, Field(ge=1, le=2**40)] | None = None
+    """Tokens that each request reserves in the KV cache."""
+    step_ms: Annotated[float, Field(gt=0)] | None = None
+    """Length of a step in milliseconds; without it nothing is measured in seconds."""
+    memory: MemorySpec | None = None
+    """Needed for slots = "memory"."""
+
+    @model_validator(mode="after")
+    def _memory_is_known(self) -> Self:
+        if self.slots == "memory":
+            missing = [key for key in ("context", "memory") if getattr(self, key) is None]
+            if missing:
+                raise ValueError(f'slots = "memory" needs {" and ".join(missing)} here')
+            if slots_of(self) > MOST_SLOTS:
+                raise ValueError(f"{slots_of(self):,} requests fit in memory, more than {MOST_SLOTS:,} slots")
+        return self
+
+
+class Setting(Strict):
+    """A cell's workload and server, with the cell's axis values in them."""
+
+    workload: WorkloadSpec
+    server: ServerSpec
+
+
+class Precision(Strict):
+    """How sure the mean of a metric must be: replicates are added until its interval is this narrow in every cell."""
+
+    metric: Text
+    """The metric whose mean is meant."""
+    half_width: Annotated[float | str, PlainValidator(_half_width, json_schema_input_type=float | str)]
+    """Half the width of the confidence interval: in the metric's unit, or relative to the mean such as "1 %"."""
+    confidence: Share = 0.95
+    """Confidence of the interval."""
+    min_replicates: Annotated[int, Field(ge=2, le=MOST_REPLICATES)] = 512
+    """Replicates before the first look."""
+    max_replicates: Annotated[int, Field(ge=2, le=MOST_REPLICATES)] = 1_000_000
+    """Replicates after which it ends in any case."""
+
+    @model_validator(mode="after")
+    def _min_is_not_above_max(self) -> Self:
+        if self.min_replicates > self.max_replicates:
+            raise ValueError(f"min_replicates {self.min_replicates:,} is above max_replicates {self.max_replicates:,}")
+        return self
+
+    def half_width_of(self, mean: float) -> float:
+        """The half width that is asked for at this mean, in the metric's unit."""
+        if isinstance(self.half_width, str):
+            return abs(mean) * float(self.half_width.rstrip("% ")) / 100
+        return self.half_width
+
+
+class OfShare(Strict):
+    """A share of the workloads."""
+
+    share: Share
+    """Share of workloads that must be within the bound."""
+
+
+class OfPercentile(Strict):
+    """A percentile over workloads."""
+
+    percentile: Annotated[float, Field(gt=0, lt=100)]
+    """Which percentile, in percent."""
+
+
+def _of_what(value: Any) -> str | None:
+    if isinstance(value, str):
+        return "words"
+    keys = value.keys() if isinstance(value, dict) else [f"{type(value).__name__}"[2:].lower()]
+    return next((key for key in ("share", "percentile") if key in keys), None)
+
+
+Of = Annotated[
+    Annotated[Literal["mean", "every"], Tag("words")]
+    | Annotated[OfShare, Tag("share")]
+    | Annotated[OfPercentile, Tag("percentile")],
+    Discriminator(
+        _of_what,
+        custom_error_type="of",
+        custom_error_message='must be "mean", "every", { share = 0.95 } or { percentile = 5 }',
+    ),
+]
+CONDITIONS = ("at_least", "at_most", "between", "equals")
+
+
+class Claim(Strict):
+    """A sentence about the results that can be checked: a metric, a bound, and what of the metric is bounded."""
+
+    text: Text
+    """The claim in words."""
+    metric: Text
+    """The metric it speaks of."""
+    at_least: float | None = None
+    """The lowest value that agrees with the claim."""
+    at_most: float | None = None
+    """The highest value that agrees with the claim."""
+    between: Annotated[tuple[float, float], Field(strict=False)] | None = None
+    """The lowest and the highest value that agree with the claim."""
+    equals: float | None = None
+    """The value claimed, give or take `within`."""
+    within: Annotated[float, Field(gt=0)] | None = None
+    """How far from `equals` a value may be; left out: not at all, which only of = "every" can mean."""
+    of: Of = "mean"
+    """What is bounded: the mean over workloads, every workload, a share of them, or a percentile."""
+    where: dict[str, Any] = {}
+    """Column = value, or a list of values: the cells it speaks of. Left out: all, a verdict for each."""
+
+    @model_validator(mode="after")
+    def _one_condition(self) -> Self:
+        given = [name for name in CONDITIONS if getattr(self, name) is not None]
+        if len(given) != 1:
+            raise ValueError(f"needs one of {', '.join(CONDITIONS)}; got {' and '.join(given) or 'none'}")
+        if self.within is not None and self.equals is None:
+            raise ValueError("within goes with equals only")
+        if self.equals is not None and self.within is None and self.of != "every":
+            raise ValueError('equals needs within here; only of = "every" can be exact')
+        if self.between is not None and self.between[0] > self.between[1]:
+            raise ValueError(f"between goes from low to high, got {self.between[0]:g} to {self.between[1]:g}")
+        return self
+
+
+class Chart(Strict):
+    """A picture of the results."""
+
+    kind: Literal["distribution", "heatmap", "lines", "memory"]
+    """What is drawn."""
+    x: Text | None = None
+    """Column along the horizontal axis."""
+    y: Text | None = None
+    """Column along the vertical axis."""
+    color: Text | None = None
+    """Column that tells lines or bars apart."""
+    metric: Text | None = None
+    """Metric that is drawn."""
+
+
+class StudyFile(Strict):
+    """The tables of a study file; a workload and a server may leave to the grid what an axis gives."""
+
+    title: Text
+    """What the study is called."""
+    question: str = ""
+    """The question it answers."""
+    seed: Annotated[int, Field(ge=0, le=LARGEST_INTEGER)] = 0
+    """Where the random numbers start: the same seed gives the same workloads."""
+    replicates: Replicates | None = None
+    """Workloads of each cell; 1,000 when neither this nor `precision` is given."""
+    precision: Precision | None = None
+    """How sure to be, instead of a number of replicates."""
+    measure: Annotated[
+        tuple[Literal["longest_output_tokens", "static_s", "continuous_s", "multiple_s"], ...], Field(strict=False)
+    ] = ()
+    """Metrics to keep beside those of every study."""
+    workload: dict[str, Any] = {}
+    """What arrives."""
+    server: dict[str, Any] = {}
+    """What serves."""
+    grid: dict[str, Any] = {}
+    """Dotted path into the study = values: the cells are the product of all axes."""
+    claims: Annotated[tuple[Claim, ...], Field(strict=False)] = ()
+    """Sentences to check."""
+    charts: Annotated[tuple[Chart, ...], Field(strict=False)] = ()
+    """Pictures to draw."""
+
+
+def slots_of(server: ServerSpec) -> int:
+    """The slots there are; with slots = "memory" the requests that fit, 0 when not even one does."""
+    if isinstance(server.slots, int):
+        return server.slots
+    assert server.memory is not None
+    assert server.context is not None
+    budget, per_token = parse_bytes(server.memory.budget), parse_bytes(server.memory.kv_per_token)
+    return requests_that_fit(budget, server.context, per_token)
+
+
+def no_slot(server: ServerSpec) -> str:
+    """Why not even one request fits in memory."""
+    assert server.memory is not None
+    assert server.context is not None
+    needed = format_bytes(server.context * parse_bytes(server.memory.kv_per_token))
+    return f"a request of {server.context:,} tokens needs {needed}, the budget is {server.memory.budget}"
