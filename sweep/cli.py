@@ -179,6 +179,26 @@ def multiple(
 
 
 @app.command()
+def replay(
+    folder: Annotated[Path | None, typer.Argument(help="A results folder.", show_default=False)] = None,
+    cell: Annotated[int, typer.Option(min=0, help="Cell of the folder.")] = 0,
+    replicate: Annotated[int, typer.Option(min=0, help="Replicate of the cell.")] = 0,
+    lengths: Annotated[str | None, typer.Option(help="Output lengths instead of a folder, as in 40,3,25,5.")] = None,
+    slots: Annotated[int, typer.Option(min=1, help="Slots for --lengths.")] = 4,
+) -> None:
+    """Draw one workload slot by slot, static batching above continuous.
+
+    Examples: sweep replay results/five_x --cell 2 --replicate 219; sweep replay --lengths 40,3,25,5,60,4 --slots 2
+    """
+    from sweep.replay import drawing, parse_lengths, workload_in
+
+    if (folder is None) == (lengths is None):
+        raise InputError("give a results folder, or --lengths; not both")
+    work = (parse_lengths(lengths), slots) if lengths is not None else workload_in(Path(folder or ""), cell, replicate)
+    print(drawing(*work, shutil.get_terminal_size().columns))
+
+
+@app.command()
 def lab(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the workload.")] = 37,
     predict: Annotated[

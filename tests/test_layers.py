@@ -17,7 +17,7 @@ LAYERS = [  # a module imports only from its own line or one above
     ["results"],
     ["manifest", "runner", "progress"],
     ["report"],
-    ["api", "lab", "multiple"],
+    ["api", "lab", "multiple", "replay"],
     ["cli"],
     ["__main__", "__init__"],
 ]
