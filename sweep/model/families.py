@@ -47,12 +47,20 @@ FAMILIES: Mapping[str, Family] = {
     "phi3": Family("every", defaults=_defaults(32, 32, 3072, 8192, 32064)),
     "phi3_v": Family("every"),
     "phimoe": Family("every", defaults={"num_key_value_heads": 8}),
-    "qwen2": Family("late", defaults=_defaults(32, 32, 4096, 22016, 151936, num_key_value_heads=32)),
-    "qwen2_vl": Family("late"),
-    "qwen2_vl_text": Family("late"),
-    "qwen2_5_vl": Family("late"),
-    "qwen2_5_vl_text": Family("late"),
-    "qwen3": Family("late", defaults=_defaults(32, 32, 4096, 22016, 151936, num_key_value_heads=32, head_dim=128)),
+    "qwen2": Family(
+        "late",
+        defaults=_defaults(32, 32, 4096, 22016, 151936, num_key_value_heads=32),
+        accounts_for="sliding_window",
+    ),
+    "qwen2_vl": Family("late", accounts_for="sliding_window"),
+    "qwen2_vl_text": Family("late", accounts_for="sliding_window"),
+    "qwen2_5_vl": Family("late", accounts_for="sliding_window"),
+    "qwen2_5_vl_text": Family("late", accounts_for="sliding_window"),
+    "qwen3": Family(
+        "late",
+        defaults=_defaults(32, 32, 4096, 22016, 151936, num_key_value_heads=32, head_dim=128),
+        accounts_for="sliding_window",
+    ),
     "gemma": Family(defaults=_defaults(28, 16, 3072, 24576, 256000, num_key_value_heads=16, head_dim=256)),
     "gemma2": Family(
         "pattern",
@@ -79,7 +87,9 @@ FAMILIES: Mapping[str, Family] = {
     "olmo3": Family("pattern", 4, {"sliding_window": 4096}),
     "exaone4": Family("pattern", 4, {"sliding_window": 4096}),
     "gpt_oss": Family("pattern", 2, {"num_key_value_heads": 8, "head_dim": 64, "sliding_window": 128}),
-    "llama4_text": Family("chunked", 4, {"num_key_value_heads": 8, "head_dim": 128}),
+    "llama4_text": Family(
+        "chunked", 4, {"num_key_value_heads": 8, "head_dim": 128, "attention_chunk_size": 8192}
+    ),
     "deepseek_v2": Family(accounts_for=MLA),
     "deepseek_v3": Family(accounts_for=MLA),
     "kimi_k2": Family(accounts_for=MLA),
@@ -134,16 +144,20 @@ PLAIN = _names("""
     qwen3_vl_text seed_oss smollm3 stablelm xverse
 """)
 _ENCODERS = _names("""
-    albert bert camembert clip deberta deberta-v2 distilbert electra esm modernbert mpnet nomic_bert roberta siglip vit
-    xlm-roberta
+    albert bert big_bird camembert canine chinese_clip clip convbert data2vec-text deberta deberta-v2 distilbert
+    electra ernie esm flaubert fnet funnel ibert layoutlm layoutlmv2 layoutlmv3 longformer luke megatron-bert
+    mobilebert modernbert mpnet nomic_bert nystromformer rembert roberta roformer siglip squeezebert vit xlm
+    xlm-roberta xlm-roberta-xl xmod
 """)
 _ENCODER_DECODERS = _names("""
-    bart blenderbot encoder-decoder led marian mbart mt5 pegasus speech-encoder-decoder t5 t5gemma umt5 whisper
+    bart bigbird_pegasus blenderbot blenderbot-small encoder-decoder fsmt led longt5 m2m_100 marian mbart mt5 nllb-moe
+    pegasus pegasus_x plbart prophetnet speech-encoder-decoder switch_transformers t5 t5gemma umt5
+    vision-encoder-decoder whisper
 """)
 _NO_ATTENTION = _names("falcon_mamba mamba mamba2 rwkv rwkv5 rwkv6")
 _UNREAD = _names("""
-    diffllama doge gpt_neo hunyuan hymba longcat_flash minicpm3 openelm ouro phi3small phi4flash recurrent_gemma zamba
-    zamba2
+    diffllama doge gpt_neo hunyuan hymba longcat_flash minicpm3 openelm ouro phi3small phi4flash recurrent_gemma
+    reformer transfo-xl xlnet zamba zamba2
 """)
 # Models whose ordinary keys are all there and mean something else.
 REFUSED = {
@@ -160,13 +174,13 @@ _UNUSUAL = re.compile(
     r"|lora_rank|latent|use_mla|(^|_)cla(_|$)|kv_shar|share_kv|shared_kv|share_factor|shared_layers|kv_reuse|reuse_kv"
     r"|per_layer_config|cross_attention|is_encoder_decoder|encoder_layers|decoder_layers|layer_type|layers_type|block_type"
     r"|attention_type|attn_type|block_configs|hybrid|(^|_)pattern|attn_layer|full_attn|^index_|indexer|sparse_attention"
-    r"|sparse_attn|sparsity|blocksparse|compress|ut_steps|num_loops|multi_query|query_group|attention_group|kv_group"
-    r"|key_value_group|heads|head_dim|dim_head|d_head|d_kv$|head_size|kv_channels|n_head|attn_config|attention_config|no_op"
+    r"|sparse_attn|sparse_config|sparsity|blocksparse|compress|ut_steps|num_loops|multi_query|query_group|attention_group|kv_group"
+    r"|key_value_group|heads|head_dim|dim_head|d_head|d_kv$|head_size|kv_channels|n_head|attn_config|attention_config|attention_other|no_op"
     r"|dense_attention_every|layer_wise|layerwise"
 )
 _ORDINARY = re.compile(  # the keys that only look like it
     r"chunk_size_feed_forward|decoder_sparse_step|.*token_(id|index)|max_window_layers|cross_attention_hidden_size"
-    r"|pruned_heads|moe_.*|mtp_.*"
+    r"|pruned_heads|moe_.*|mtp_.*|mlp_layer_types"
 )
 _SUPERSEDED = re.compile(  # by an explicit list of layers
     r"_?sliding_window(_pattern|_size)?|use_sliding_window|full_attention_interval|attn_layer_(period|offset|indices)|layer_switch"

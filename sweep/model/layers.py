@@ -134,7 +134,8 @@ def _kv_heads_given(config: Config, name: str, heads: int) -> int | None:
 
 def _ordinary(config: Config, name: str, family: Family, layers: int) -> tuple[list[str], list[LayerGroup | None]]:
     kinds = _kinds(config, name, family, layers)
-    shared = config.whole("num_kv_shared_layers", least=0) or 0
+    reads_earlier = name in ("gemma3n_text", "gemma4_text")  # in other families the key may mean something else
+    shared = (config.whole("num_kv_shared_layers", least=0) or 0) if reads_earlier else 0
     if shared >= layers:
         raise config.fault(f"num_kv_shared_layers {shared} of {layers} layers would leave none with a cache")
     for last in range(layers - shared, layers):
