@@ -1,21 +1,19 @@
 """The axes of a study: values for dotted paths into its workload and server, and the tables with such values set.
 
-An axis is a list or a rule that makes one. Which values its path accepts is up to the models in `schema`.
+How an axis is written is in `ranges`. Which values its path accepts is up to the models in `schema`.
 """
 
-import math
 import re
 from collections.abc import Iterable, Iterator
-from fractions import Fraction
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from pydantic import Field, PlainValidator, ValidationError
-from pydantic_core import PydanticCustomError
+from pydantic import ValidationError
 
+from sweep.errors import InputError
 from sweep.faults import Fault, Path, model_faults, number_faults, shown
+from sweep.ranges import MOST_CELLS, AxisTable, values_of
 from sweep.schema import METRICS, ServerSpec, Strict, WorkloadSpec
 
-MOST_CELLS = 100_000
 SECTIONS: dict[str, type[Strict]] = {"workload": WorkloadSpec, "server": ServerSpec}
 DEEPEST_PATH = 12
 
@@ -31,34 +29,6 @@ class Axis(NamedTuple):
     paths: tuple[str, ...]
     values: tuple[tuple[Any, ...], ...]  # entry by entry, a value for each path
     labels: tuple[tuple[Any, ...], ...] | None  # what stands in the columns, where that is not the values
-
-
-def _number(value: Any) -> int | float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise PydanticCustomError("number", "must be a number")
-    return value
-
-
-Number = Annotated[int | float, PlainValidator(_number, json_schema_input_type=float)]
-
-
-class AxisTable(Strict):
-    """An axis that is not a bare list: its values, or the rule that makes them, and what to call them."""
-
-    values: list[Any] | None = None
-    """The values, one by one."""
-    start: Number | None = None
-    """The first value."""
-    stop: Number | None = None
-    """The last value, itself included."""
-    num: Annotated[int, Field(ge=2, le=MOST_CELLS)] | None = None
-    """How many values, evenly spaced from start to stop."""
-    factor: Number | None = None
-    """Each value is the one before times this, from start to stop."""
-    name: Annotated[str, Field(pattern="^[A-Za-z_][A-Za-z0-9_]*$")] | None = None
-    """The column's name; left out: the path without its first part, dots as underscores."""
-    names: Annotated[tuple[str, ...], Field(strict=False)] | None = None
-    """What to call each value; needed where values are tables or lists."""
 
 
 class _Column(NamedTuple):
@@ -203,9 +173,11 @@ def _column(key: Path, path: str, given: Any) -> _Column:
         raise _RefusedError(*wrong)
     try:
         axis = AxisTable.model_validate(table)
+        values = values_of(axis)
     except ValidationError as error:
         raise _RefusedError(*model_faults(error, AxisTable, table, key)) from error
-    values = _values(key, axis)
+    except InputError as error:
+        raise _RefusedError(Fault(key, str(error))) from error
     _check_values(key, values, axis.names)
     return _Column(path, axis.name or "_".join(path.split(".")[1:]), values, axis.names)
 
@@ -223,54 +195,10 @@ def _check_values(key: Path, values: list[Any], names: tuple[str, ...] | None) -
         raise _RefusedError(Fault((*key, "names"), f"{len(names):,} names for {len(values):,} values"))
 
 
-def _values(key: Path, axis: AxisTable) -> list[Any]:
-    given = {name for name in ("values", "start", "stop", "num", "factor") if getattr(axis, name) is not None}
-    if given == {"values"}:
-        return axis.values or []
-    if given == {"start", "stop", "num"}:
-        return _linear(axis.start, axis.stop, axis.num)  # type: ignore[arg-type]
-    if given == {"start", "stop", "factor"}:
-        return _geometric(key, axis.start, axis.stop, axis.factor)  # type: ignore[arg-type]
-    rule = "needs values, or start, stop and num, or start, stop and factor"
-    raise _RefusedError(Fault(key, f"{rule}; given: {', '.join(sorted(given)) or 'none'}"))
-
-
-def _linear(start: int | float, stop: int | float, num: int) -> list[int | float]:
-    """Evenly spaced values, exact in decimal: 0.1 to 0.5 passes 0.3 and not 0.30000000000000004."""
-    low, high = Fraction(repr(start)), Fraction(repr(stop))
-    values = [low + (high - low) * index / (num - 1) for index in range(num)]
-    whole = isinstance(start, int) and isinstance(stop, int) and all(value.denominator == 1 for value in values)
-    return [int(value) if whole else float(value) for value in values]
-
-
-def _geometric(key: Path, start: int | float, stop: int | float, factor: int | float) -> list[int | float]:
-    if factor <= 0 or factor == 1 or 0 in (start, stop) or (start > 0) != (stop > 0):
-        raise _RefusedError(
-            Fault(key, "start and stop need the same sign, not 0, and factor must be above 0 and not 1")
-        )
-    try:
-        steps = round((math.log(abs(stop)) - math.log(abs(start))) / math.log(factor))
-        values = [start * factor**index for index in range(max(0, min(steps, MOST_CELLS)) + 1)]
-    except OverflowError:
-        raise _RefusedError(Fault(key, "start and stop are too far apart")) from None
-    if steps < 1 or not math.isclose(values[-1], stop, rel_tol=1e-9):
-        raise _RefusedError(
-            Fault(key, f"no number of factors {shown(factor)} leads from {shown(start)} to {shown(stop)}")
-        )
-    values[-1] = stop
-    near = [round(value) for value in values]
-    whole = isinstance(start, int) and isinstance(stop, int)
-    if whole and all(math.isclose(value, number, rel_tol=1e-12) for value, number in zip(values, near, strict=True)):
-        return list(near)
-    return [float(value) for value in values]
-
-
 def _collisions(axes: list[Axis]) -> Iterator[Fault]:
     paths: set[str] = set()
     columns: dict[str, str] = {}
-    for column, path in (
-        (column, path) for axis in axes for column, path in zip(axis.columns, axis.paths, strict=True)
-    ):
+    for column, path in (pair for axis in axes for pair in zip(axis.columns, axis.paths, strict=True)):
         if path in paths:
             yield Fault(axis_path(path), "is an axis twice")
         elif _is_reserved(column) and (column, path) != ("slots", "server.slots"):

@@ -114,7 +114,7 @@ def _run_one(
     from sweep import api
     from sweep.progress import Reporter
 
-    console.print(f"{path} -> {folder}", style="dim", markup=False)
+    console.print(f"{path} -> {folder}", *study.notes, sep="\n", style="dim", markup=False)
     try:
         with Reporter(console) as reporter:
             results = api.run(study, folder, jobs=jobs, fresh=fresh, report=report, watch=reporter)

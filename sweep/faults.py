@@ -27,6 +27,7 @@ WORDS = {
     "finite_number": "must be a finite number",
     "string_type": "must be text",
     "string_too_short": "must not be empty",
+    "string_pattern_mismatch": "must be made of letters, digits and underscores",
     "tuple_type": "must be a list",
     "dict_type": "must be a table",
     "model_type": "must be a table",
@@ -56,7 +57,7 @@ class Fault(NamedTuple):
 
 def refuse(name: str, lines: Iterable[str]) -> None:
     """Raise StudyError with a line for each fault, each once, when there are any."""
-    unique = list(dict.fromkeys(f"{name}: {line}" for line in lines))
+    unique = list(dict.fromkeys(printable(f"{name}: {line}") for line in lines))
     if len(unique) > LINES_SHOWN:
         unique[LINES_SHOWN:] = [f"{name}: {len(unique) - LINES_SHOWN:,} more faults"]
     if unique:
@@ -170,7 +171,7 @@ def _fault(path: Path, detail: ErrorDetails, model: type[BaseModel], data: Any) 
         return Fault(path, WORDS[kind].format(**{key: _limit(value) for key, value in context.items()}), shown(given))
     if kind != "value_error":
         return Fault(path, detail["msg"], shown(given))
-    words = str(context["error"])
+    words = printable(str(context["error"]))
     return Fault(path, words, "" if isinstance(given, dict) or shown(given) in words else shown(given))
 
 

@@ -62,7 +62,7 @@ def _slots(value: Any) -> int | str:
     raise PydanticCustomError("slots", f'must be a whole number from 1 to {MOST_SLOTS:,}, or "memory"')
 
 
-def _half_width(value: Any) -> float | str:
+def _half_width(value: Any) -> int | float | str:
     percent = re.fullmatch(r"(\d+(?:\.\d+)?) ?%", value) if isinstance(value, str) else None
     number = float(percent[1]) if percent else value
     if type(number) in (int, float) and number > 0:
@@ -126,7 +126,7 @@ class Precision(Strict):
 
     metric: Text
     """The metric whose mean is meant."""
-    half_width: Annotated[float | str, PlainValidator(_half_width, json_schema_input_type=float | str)]
+    half_width: Annotated[int | float | str, PlainValidator(_half_width, json_schema_input_type=float | str)]
     """Half the width of the confidence interval: in the metric's unit, or relative to the mean such as "1 %"."""
     confidence: Share = 0.95
     """Confidence of the interval."""
@@ -236,7 +236,7 @@ class Chart(Strict):
 class StudyFile(Strict):
     """The tables of a study file; a workload and a server may leave to the grid what an axis gives."""
 
-    title: Text
+    title: str = ""
     """What the study is called."""
     question: str = ""
     """The question it answers."""

@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from sweep.axes import MOST_CELLS, SECTIONS, Axis, paths_named, read_axes
+from sweep.axes import SECTIONS, Axis, paths_named, read_axes
 from sweep.changes import Change, changed_text, make, parse_change, parse_text, plain_text, read_text
 from sweep.columns import column_faults, columns, matching, metric_faults
 from sweep.faults import (
@@ -27,6 +27,7 @@ from sweep.faults import (
     printable,
     refuse,
 )
+from sweep.ranges import MOST_CELLS
 from sweep.resolve import is_under, resolve
 from sweep.schema import (
     EXTRA,
@@ -213,7 +214,7 @@ def _parse(document: dict[str, Any], name: str, set_by_user: Iterable[str]) -> S
     assert file is not None
     return Study(
         name=name,
-        title=file.title,
+        title=file.title or File(name).stem,
         question=file.question,
         seed=file.seed,
         replicates=(file.replicates or DEFAULT_REPLICATES) if file.precision is None else None,

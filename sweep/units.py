@@ -28,6 +28,8 @@ def _quantity(text: str, units: dict[str, float] | dict[str, int], example: str)
 def parse_bytes(text: str) -> int:
     """Bytes in a text such as "64 GiB" (2^30) or "80 GB" (10^9), rounded to whole bytes. Raises InputError."""
     number, unit = _quantity(text, BYTES, "64 GiB")
+    if number * unit >= 2**63:
+        raise InputError(f'"{text}" is more than 8 EiB; give what there is, such as "64 GiB"')
     return round(number * unit)
 
 

@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parents[1] / "sweep"
 LAYERS = [  # a module imports only from its own line or one above
     ["errors", "units"],
     ["model"],
-    ["faults", "axes", "schema", "columns", "changes", "resolve"],
+    ["faults", "axes", "schema", "columns", "changes", "resolve", "ranges"],
     ["study"],
     ["grid"],
     ["results"],
