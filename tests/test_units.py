@@ -29,7 +29,7 @@ def test_seconds_come_in_every_unit():
     ],
 )
 def test_a_quantity_without_a_unit_or_sense_is_refused_in_one_line(text, says):
-    with pytest.raises(InputError, match="^[^\\n]*$") as error:
+    with pytest.raises(InputError, match=r"^[^\n]*$") as error:
         parse_bytes(text)
     assert says in str(error.value)
 
