@@ -1,0 +1,762 @@
+"""One workload on a server with a paged KV cache: who runs in each step, planned as a production engine plans it.
+
+A step runs every request of the batch once: a decoding request computes one token, the newest may still be inside its
+prompt and computes a chunk of it, all within a token budget. Keys and values live in blocks of `block_size` tokens.
+Where a running request needs a block and none is free, the newest one is preempted: it lets go of its blocks, goes
+ahead of all who wait, and later computes its text anew. With prefix caching, full blocks are found again by the text
+they hold, also after their request has left, until they are taken for other text.
+
+One workload at a time, on one thread, without the lock of the interpreter. Draws, studies and results are elsewhere;
+so is static batching, and a server that slots alone limit has faster kernels.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar, cast
+
+import numpy as np
+import numpy.typing as npt
+from numba import njit
+
+from sweep.errors import InputError
+
+I64 = npt.NDArray[np.int64]
+F64 = npt.NDArray[np.float64]
+F = TypeVar("F", bound=Callable[..., Any])
+
+MOST_TOKENS = 10_000_000  # of a prompt or an output: sums over the steps of a run stay far inside int64
+MOST_STEPS = 2**52  # of an arrival: the clock is a float64 and counts whole steps exactly
+NEVER = 2**62  # a step that is not reached
+
+# Prefix caching gives blocks an identity. It is kept in three tables; -1 is nobody.
+HELD, NAME = 0, 1  # `texts`: for each block of each request's text the block that holds it, and its name
+OLDEST, NEWEST = 0, 1  # `names`: the blocks of that name, in the order of their naming, are a chain
+NAMED, OLDER, NEWER, HOLDERS, BEFORE, AFTER = 0, 1, 2, 3, 4, 5  # `pool`: a block's name, neighbours in its chain, how
+# many requests hold it, and neighbours among the free blocks: a ring closed by the last row, both its front and back
+
+
+class Trace(NamedTuple):
+    """What each engine step ran, (engine_steps,) each: requests, tokens computed, blocks in use, number of the step."""
+
+    batch: I64
+    tokens: I64
+    blocks: I64
+    step: I64
+
+
+class Served(NamedTuple):
+    """What a server did with a workload.
+
+    Engine steps are steps that ran at least one token; step k runs from clock k - 1 to clock k, and steps skipped
+    because nobody was there count in `makespan_steps` alone. Means are over engine steps, nan if there are none.
+    `scheduled_tokens` = prompts and outputs of the requests served, less one token each (the last is never computed)
+    + `recomputed_tokens` - both kinds of prefix hits.
+    """
+
+    engine_steps: int
+    makespan_steps: int
+    preemptions: int
+    scheduled_tokens: int
+    recomputed_tokens: int  # computed once and thrown away by preemptions
+    refused: int  # requests that could never end here, so never began
+    max_blocks: int
+    mean_blocks: float
+    max_batch: int
+    mean_batch: float
+    prefix_hit_tokens_first: int  # found when a request was admitted for the first time
+    prefix_hit_tokens_resumed: int  # found when it came back from a preemption: its own text included
+    first_token_step: I64  # (requests,); 0 where no token came: refused, or no output asked for
+    last_token_step: I64  # (requests,); likewise
+    preemptions_per_request: I64  # (requests,)
+    admission_events: I64 | None = None  # (admissions, 3): step, request, prefix-hit tokens; resumptions included
+    preemption_events: I64 | None = None  # (preemptions, 2): step, request
+    trace: Trace | None = None
+    schedule: list[list[list[int]]] | None = None  # for each engine step [request, tokens], in the order of planning
+
+
+class Requests(NamedTuple):
+    """A workload as plain arrays, (requests,) each: tokens, and arrivals in the unit of the step cost."""
+
+    prompt: I64
+    output: I64
+    arrival: F64
+    prefix: I64  # the first tokens of the prompt that all requests of one group share
+    group: I64  # 0 .. groups - 1
+
+
+class Policy(NamedTuple):
+    """What a server has room for, requests at a time, blocks and tokens a step, and how it plans."""
+
+    slots: int
+    block_size: int
+    blocks: int
+    token_budget: int
+    prefix_caching: bool
+    chunked_prefill: bool
+    refill_delay: int
+
+
+class Log(NamedTuple):
+    """Where a run is written step by step; arrays of exact size, or empty ones for a run that is only counted."""
+
+    steps: F64  # (engine_steps, 4): requests, tokens computed, blocks in use, the clock at its end
+    scheduled: I64  # (sum of batch, 2): request, tokens
+    admissions: I64  # (admissions, 3): engine step, request, prefix-hit tokens
+    preemptions: I64  # (preemptions, 2): engine step, request
+
+
+class Run(NamedTuple):
+    """The counters of a run. Times are clock readings; those of requests are 0 where no token came."""
+
+    engine_steps: int
+    makespan: float
+    served: int
+    refused: int
+    preemptions: int
+    scheduled_tokens: int
+    recomputed_tokens: int
+    max_blocks: int
+    sum_blocks: int
+    max_batch: int
+    sum_batch: int
+    hits_first: int
+    hits_resumed: int
+    first_token: F64
+    last_token: F64
+    preempted: I64
+
+
+def serve(
+    prompt_tokens: npt.ArrayLike,
+    output_tokens: npt.ArrayLike,
+    *,
+    arrival_step: npt.ArrayLike | None = None,
+    prefix_tokens: npt.ArrayLike | None = None,
+    prefix_group: npt.ArrayLike | None = None,
+    slots: int,
+    block_size: int,
+    blocks: int,
+    token_budget: int,
+    prefix_caching: bool = False,
+    chunked_prefill: bool = True,
+    refill_delay: int = 0,
+    record: bool = False,
+) -> Served:
+    """What a server does with these requests, step by step, all counters exact.
+
+    prompt_tokens, output_tokens : (requests,) whole numbers; a request without output takes no step.
+    arrival_step : (requests,) a request with arrival a can run from step a + 1 on; by default all wait at 0.
+    prefix_tokens, prefix_group : (requests,) the first `prefix_tokens` of the prompt are the same text in all requests
+        of that group; all other text is a request's own.
+    slots, blocks, token_budget : the most requests running, blocks of `block_size` tokens, and tokens in a step.
+    chunked_prefill : whether a prompt may be spread over steps; if not, it waits for a step with room for all of it.
+    refill_delay : 0, or 1 for an engine that plans a step while the last one still runs: a request that has ended
+        occupies its place and its blocks during the next step, unless it would be an empty one.
+    record : also give events, trace and schedule.
+
+    A request that needs more blocks than there are, or without chunked prefill could not come back from a preemption
+    because its text exceeds the token budget, is refused. Raises InputError.
+    """
+    faults: list[str] = []
+    policy = _policy(faults, slots, block_size, blocks, token_budget, prefix_caching, chunked_prefill, refill_delay)
+    work = _requests(faults, prompt_tokens, output_tokens, arrival_step, prefix_tokens, prefix_group)
+    if faults:
+        raise InputError(*faults)
+    run = serve_one(*(*work, *policy, 1.0, *_log(0, 0, 0, 0)))
+    served = _served(run)
+    if not record:
+        return served
+    log = _log(run.engine_steps, run.sum_batch, run.served + run.preemptions, run.preemptions)
+    serve_one(*(*work, *policy, 1.0, *log))  # the first run has said how much there is to write
+    return _recorded(served, log)
+
+
+def _served(run: Run) -> Served:
+    return Served(
+        engine_steps=run.engine_steps,
+        makespan_steps=int(run.makespan),
+        preemptions=run.preemptions,
+        scheduled_tokens=run.scheduled_tokens,
+        recomputed_tokens=run.recomputed_tokens,
+        refused=run.refused,
+        max_blocks=run.max_blocks,
+        mean_blocks=run.sum_blocks / run.engine_steps if run.engine_steps else float("nan"),
+        max_batch=run.max_batch,
+        mean_batch=run.sum_batch / run.engine_steps if run.engine_steps else float("nan"),
+        prefix_hit_tokens_first=run.hits_first,
+        prefix_hit_tokens_resumed=run.hits_resumed,
+        first_token_step=run.first_token.astype(np.int64),
+        last_token_step=run.last_token.astype(np.int64),
+        preemptions_per_request=run.preempted,
+    )
+
+
+def _recorded(served: Served, log: Log) -> Served:
+    batch, tokens, blocks, step = np.ascontiguousarray(log.steps.T).astype(np.int64)
+    for events in (log.admissions, log.preemptions):  # from the count of engine steps to the number of the step
+        events[:, 0] = step[events[:, 0] - 1]
+    ends = np.cumsum(batch)
+    schedule = [log.scheduled[first:end].tolist() for first, end in zip(ends - batch, ends, strict=True)]
+    return served._replace(
+        admission_events=log.admissions,
+        preemption_events=log.preemptions,
+        trace=Trace(batch, tokens, blocks, step),
+        schedule=schedule,
+    )
+
+
+def _log(steps: int, scheduled: int, admissions: int, preemptions: int) -> Log:
+    return Log(
+        steps=np.zeros((steps, 4), np.float64),
+        scheduled=np.zeros((scheduled, 2), np.int64),
+        admissions=np.zeros((admissions, 3), np.int64),
+        preemptions=np.zeros((preemptions, 2), np.int64),
+    )
+
+
+def _policy(
+    faults: list[str],
+    slots: int,
+    block_size: int,
+    blocks: int,
+    token_budget: int,
+    prefix_caching: bool,
+    chunked_prefill: bool,
+    refill_delay: int,
+) -> Policy:
+    sizes = {"slots": slots, "block_size": block_size, "blocks": blocks, "token_budget": token_budget}
+    flags = {"prefix_caching": prefix_caching, "chunked_prefill": chunked_prefill}
+    for name, size in sizes.items():
+        if not _is_whole(size) or not 1 <= size <= MOST_STEPS:
+            faults.append(f"{name}: must be a whole number from 1 to {MOST_STEPS}, got {size!r}")
+    for name, flag in flags.items():
+        if not isinstance(flag, bool | np.bool_):
+            faults.append(f"{name}: must be True or False, got {flag!r}")
+    if not faults and token_budget < slots:
+        faults.append(f"token_budget: must be at least the slots, {slots}, so that all can decode, got {token_budget}")
+    if not _is_whole(refill_delay) or refill_delay not in (0, 1):
+        faults.append(f"refill_delay: must be 0 or 1, got {refill_delay!r}")
+    if faults:
+        return Policy(1, 1, 1, 1, False, True, 0)
+    return Policy(
+        int(slots),
+        int(block_size),
+        int(blocks),
+        int(token_budget),
+        bool(prefix_caching),
+        bool(chunked_prefill),
+        int(refill_delay),
+    )
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _requests(
+    faults: list[str],
+    prompt_tokens: npt.ArrayLike,
+    output_tokens: npt.ArrayLike,
+    arrival_step: npt.ArrayLike | None,
+    prefix_tokens: npt.ArrayLike | None,
+    prefix_group: npt.ArrayLike | None,
+) -> Requests:
+    prompt = _whole_numbers(faults, "prompt_tokens", prompt_tokens, None, 1, MOST_TOKENS)
+    size = prompt.size or None  # unknown if the prompts are at fault
+    output = _whole_numbers(faults, "output_tokens", output_tokens, size, 0, MOST_TOKENS)
+    arrival = _whole_numbers(faults, "arrival_step", arrival_step, size, 0, MOST_STEPS)
+    prefix = _whole_numbers(faults, "prefix_tokens", prefix_tokens, size, 0, MOST_TOKENS)
+    group = _whole_numbers(faults, "prefix_group", prefix_group, size, 0, np.iinfo(np.int64).max)
+    if not faults and (prefix > prompt).any():
+        i = int(np.argmax(prefix > prompt))
+        faults.append(
+            f"prefix_tokens: must be within the prompt, got {prefix[i]} of {prompt[i]} tokens for request {i}"
+        )
+    dense = np.unique(group, return_inverse=True)[1].astype(np.int64)
+    return Requests(prompt, output, arrival.astype(np.float64), prefix, dense)
+
+
+def _whole_numbers(
+    faults: list[str], name: str, values: npt.ArrayLike | None, size: int | None, low: int, high: int
+) -> I64:
+    """Return `values` as int64, (requests,); None are zeros. What is wrong goes into `faults`."""
+    nothing = np.zeros(size or 0, np.int64)
+    if values is None:
+        return nothing
+    try:
+        array = np.asarray(values)
+    except ValueError:  # rows of different lengths
+        faults.append(f"{name}: must be a list of whole numbers, one for each request")
+        return nothing
+    if array.ndim != 1 or array.size == 0:
+        faults.append(f"{name}: must be a list of at least one whole number, got shape {array.shape}")
+    elif array.dtype.kind not in "iu":
+        faults.append(f"{name}: must be whole numbers, got {array.dtype}")
+    elif size is not None and array.size != size:
+        faults.append(f"{name}: must be one for each of the {size} requests, got {array.size}")
+    elif array.min() < low or array.max() > high:
+        i = int(np.argmax((array < low) | (array > high)))
+        faults.append(f"{name}: must be from {low} to {high}, got {array[i]} for request {i}")
+    else:
+        return np.array(array, np.int64)  # a copy: the kernel would be compiled anew for arrays that are read-only
+    return nothing
+
+
+def kernel(function: F) -> F:
+    """Return the function compiled at its first call, kept on disk, and free of the interpreter's lock."""
+    return cast(F, njit(cache=True, nogil=True)(function))
+
+
+@kernel
+def serve_one(
+    prompt: I64,
+    output: I64,
+    arrival: F64,
+    prefix: I64,
+    group: I64,
+    slots: int,
+    block_size: int,
+    blocks: int,
+    token_budget: int,
+    prefix_caching: bool,
+    chunked_prefill: bool,
+    refill_delay: int,
+    step_cost: float,
+    step_log: F64,
+    schedule_log: I64,
+    admission_log: I64,
+    preemption_log: I64,
+) -> Run:
+    """What the server does with a workload: counters, and the steps themselves where the logs have room for them.
+
+    The fields of `Requests`, of `Policy`, and of `Log`, in this order: compiled code that is kept on disk must not
+    refer to classes, or a later version that names them otherwise could not even find it out of date.
+
+    step_cost : how far a step moves the clock; arrivals, token times and the makespan are in the same unit.
+    """
+    requests = prompt.size
+    places = min(slots, requests)
+    text = prompt + output - 1  # tokens that are computed; the last one generated never is
+    # a block longer than every text is as good as one that just holds it, and keeps the table of phases short
+    size = min(block_size, text.max() + 1)
+    fits = (output > 0) & (blocks_of(text, size) <= blocks) & (chunked_prefill | (text <= token_budget))
+    queue = in_order_of_arrival(arrival, fits)
+    usable = min(blocks, blocks_of(text[queue], size).sum())  # with more, none would be taken twice
+    caching = prefix_caching
+    start, texts, names, pool = new_cache(prefix, group, text, queue, usable, size) if caching else no_cache()
+    recording = step_log.size > 0
+
+    # Requests: tokens known, prompt and generated; and of them computed (while decoding, see `lead`).
+    known = prompt.copy()
+    done = np.zeros(requests, np.int64)
+    first_token = np.zeros(requests, np.float64)
+    last_token = np.zeros(requests, np.float64)
+    preempted = np.zeros(requests, np.int64)
+    # Waiting: the preempted, next one on top, then queue[joined:] as they arrive. All the preempted have a place,
+    # since nobody new is admitted before them.
+    stack = np.empty(places, np.int64)
+    stacked = joined = 0
+    # Running, in order of admission: those that decode, then those in their prompt (one at most from step to step).
+    # After s steps a decoding request has computed lead + s tokens, so that decoding changes nothing kept here.
+    batch = np.empty(places, np.int64)
+    chunk = np.empty(places, np.int64)  # prompt tokens of this step
+    lead = np.empty(places, np.int64)
+    ends = np.empty(places, np.int64)  # number of its last step
+    phase = np.empty(places, np.int64)  # after s steps its blocks are full if s = phase (mod size)
+    takers = np.zeros(size, np.int64)  # decoding requests of each phase
+    running = decoding = 0
+    next_end = NEVER  # once a request is preempted, perhaps too early
+    # Ended, but on the server for one more step.
+    ghosts = np.empty(places, np.int64)
+    lingering = 0
+
+    used = steps = finished = 0
+    origin, origin_steps = 0.0, 0  # the clock shows origin + (steps - origin_steps) * step_cost
+    preemptions = scheduled = recomputed = max_blocks = sum_blocks = max_batch = sum_batch = 0
+    hits_first = hits_resumed = admissions = 0
+
+    while finished < queue.size:
+        # wait: with nobody here the clock jumps to the next arrival
+        clock = origin + (steps - origin_steps) * step_cost
+        if running + stacked + lingering == 0 and arrival[queue[joined]] > clock:
+            clock = origin = arrival[queue[joined]]
+            origin_steps = steps
+        preemptions_before, admissions_before = preemptions, admissions
+        prompt_before = running > decoding
+
+        # grow: each running request takes the blocks for its next tokens, or preempts the newest until it can
+        due = steps % size
+        prompt_need = 0
+        if prompt_before:
+            i = batch[decoding]
+            chunk[decoding] = min(known[i] - done[i], token_budget - decoding)
+            prompt_need = blocks_of(done[i] + chunk[decoding], size) - blocks_of(done[i], size)
+        r = 0
+        if not caching and used + takers[due] + prompt_need <= usable:
+            used += takers[due] + prompt_need
+            r = running
+        while r < running:
+            need = prompt_need if r >= decoding else int(phase[r] == due)
+            while need > usable - used and running > r:
+                running -= 1
+                i = batch[running]
+                if running < decoding:
+                    decoding -= 1
+                    takers[phase[running]] -= 1
+                    done[i] = lead[running] + steps
+                    known[i] = done[i] + 1
+                held = blocks_of(done[i], size)
+                used -= give_back(pool, texts, start[i], held) if caching else held
+                if recording:
+                    write(preemption_log, preemptions, steps + 1, i, 0)
+                recomputed += done[i]
+                done[i] = 0
+                preempted[i] += 1
+                preemptions += 1
+                stack[stacked] = i
+                stacked += 1
+            if running > r:
+                used += need
+                if caching and r >= decoding:
+                    extend(pool, names, texts, start[batch[r]], done[batch[r]], chunk[r], size)
+                elif caching and (phase[r] - due) % size <= 1:  # its block becomes full, or one is taken
+                    extend(pool, names, texts, start[batch[r]], lead[r] + steps, 1, size)
+            r += 1
+        tokens = decoding
+        if running > decoding:
+            done[batch[decoding]] += chunk[decoding]
+            tokens += chunk[decoding]
+
+        # admit: in order, while the whole known text of the next one fits into the free blocks
+        left = token_budget - tokens
+        waiting = True
+        while preemptions == preemptions_before and left > 0 and running + lingering < places:
+            waiting = stacked > 0 or (joined < queue.size and arrival[queue[joined]] <= clock)
+            if not waiting:
+                break
+            i = stack[stacked - 1] if stacked > 0 else queue[joined]
+            found, found_held = look_up(pool, names, texts, start[i], (known[i] - 1) // size) if caching else (0, 0)
+            rest = known[i] - found * size
+            if blocks_of(known[i], size) - found_held > usable - used or (rest > left and not chunked_prefill):
+                break
+            if stacked > 0:
+                stacked -= 1
+            else:
+                joined += 1
+            new = min(rest, left)
+            done[i] = found * size + new
+            used += blocks_of(done[i], size) - found_held
+            if caching:
+                hold(pool, names, texts, start[i], found)
+                extend(pool, names, texts, start[i], found * size, new, size)
+            if recording:
+                write(admission_log, admissions, steps + 1, i, found * size)
+            if preempted[i] > 0:
+                hits_resumed += found * size
+            else:
+                hits_first += found * size
+            batch[running] = i
+            chunk[running] = new
+            running += 1
+            admissions += 1
+            tokens += new
+            left -= new
+
+        # off: if only ended requests are here, no step runs, and they leave before the next plan
+        if running == 0:
+            used -= leave(pool, texts, start, ghosts[:lingering], text, size, caching)
+            lingering = 0
+            continue
+
+        # step: every running request computes; with its whole text computed it gets one more token
+        steps += 1
+        clock = origin + (steps - origin_steps) * step_cost
+        if recording:
+            step_log[steps - 1] = np.array((running, tokens, used, clock))
+            write_schedule(schedule_log, sum_batch, batch, chunk, running, decoding)
+        scheduled += tokens
+        sum_batch += running
+        sum_blocks += used
+        max_batch = max(max_batch, running)
+        max_blocks = max(max_blocks, used)
+        while decoding < running and done[batch[decoding]] == known[batch[decoding]]:
+            i = batch[decoding]
+            lead[decoding] = done[i] - steps
+            ends[decoding] = text[i] - lead[decoding]
+            phase[decoding] = -lead[decoding] % size
+            takers[phase[decoding]] += 1
+            next_end = min(next_end, ends[decoding])
+            if first_token[i] == 0:
+                first_token[i] = clock
+            decoding += 1
+
+        # leap: if all decode and nobody can come, the steps are alike until one ends, lacks a block or arrives
+        same = admissions == admissions_before and preemptions == preemptions_before and not prompt_before
+        if decoding == running and lingering == 0 and steps < next_end and (same or running == places):
+            limit = next_end
+            if not waiting and running < places and joined < queue.size:
+                limit = min(limit, origin_steps + steps_to(arrival[queue[joined]], origin, step_cost))
+            leapt_from = steps
+            turns = 0 if recording else min((limit - steps) // size, (usable - used) // running)
+            if turns > 1:  # turns of `size` steps, in which each request takes one block
+                sum_blocks += blocks_over_turns(turns, takers, steps % size, running, used)
+                used += turns * running
+                steps += turns * size
+            due = steps % size
+            while steps < limit and used + takers[due] <= usable:
+                used += takers[due]
+                sum_blocks += used
+                steps += 1
+                due = due + 1 if due + 1 < size else 0
+                if recording:
+                    clock = origin + (steps - origin_steps) * step_cost
+                    entry = sum_batch + (steps - 1 - leapt_from) * running
+                    step_log[steps - 1] = np.array((running, running, used, clock))
+                    write_schedule(schedule_log, entry, batch, chunk, running, decoding)
+            if caching:
+                for r in range(running):
+                    if (phase[r] - leapt_from) % size <= steps - leapt_from:  # a block becomes full, or one is taken
+                        extend(pool, names, texts, start[batch[r]], lead[r] + leapt_from, steps - leapt_from, size)
+            scheduled += running * (steps - leapt_from)
+            sum_batch += running * (steps - leapt_from)
+            max_blocks = max(max_blocks, used)
+            clock = origin + (steps - origin_steps) * step_cost
+
+        # retire: who has all its tokens gives back slot and blocks, now or after one more step
+        if lingering > 0:
+            used -= leave(pool, texts, start, ghosts[:lingering], text, size, caching)
+            lingering = 0
+        if steps >= next_end:
+            stay = 0
+            still_decoding = 0
+            next_end = NEVER
+            for r in range(running):
+                i = batch[r]
+                if r < decoding and ends[r] == steps:
+                    takers[phase[r]] -= 1
+                    last_token[i] = clock
+                    finished += 1
+                    if refill_delay > 0:
+                        ghosts[lingering] = i
+                        lingering += 1
+                    else:
+                        held = blocks_of(text[i], size)
+                        used -= give_back(pool, texts, start[i], held) if caching else held
+                    continue
+                if r < decoding:
+                    still_decoding += 1
+                    next_end = min(next_end, ends[r])
+                batch[stay], lead[stay], ends[stay], phase[stay] = i, lead[r], ends[r], phase[r]
+                stay += 1
+            running = stay
+            decoding = still_decoding
+
+    makespan = origin + (steps - origin_steps) * step_cost
+    refused = (output > 0).sum() - queue.size
+    counts = (
+        preemptions,
+        scheduled,
+        recomputed,
+        max_blocks,
+        sum_blocks,
+        max_batch,
+        sum_batch,
+        hits_first,
+        hits_resumed,
+    )
+    return Run(steps, makespan, queue.size, refused, *counts, first_token, last_token, preempted)
+
+
+@kernel
+def blocks_of(tokens: Any, size: int) -> Any:
+    """Blocks that hold so many tokens."""
+    return (tokens + size - 1) // size
+
+
+@kernel
+def blocks_over_turns(turns: int, takers: I64, due: int, running: int, used: int) -> int:
+    """Blocks in use, summed over turns of one step for each phase, the first of them `due`.
+
+    In a turn each request takes a block, in the step of its phase, and uses it from that step on.
+    """
+    size = takers.size
+    taken = 0
+    for j in range(size):
+        taken += takers[(due + j) % size] * (size - j)
+    return turns * (size * used + taken) + size * running * (turns * (turns - 1) // 2)
+
+
+@kernel
+def steps_to(moment: float, origin: float, step_cost: float) -> int:
+    """Steps from `origin` until the clock has reached `moment`."""
+    steps = int(np.ceil((moment - origin) / step_cost))
+    while origin + (steps - 1) * step_cost >= moment:  # the quotient may be rounded up, or down
+        steps -= 1
+    while origin + steps * step_cost < moment:
+        steps += 1
+    return steps
+
+
+@kernel
+def in_order_of_arrival(arrival: F64, fits: npt.NDArray[np.bool_]) -> I64:
+    """Requests that fit, by arrival, then by number."""
+    order = np.arange(arrival.size)
+    if (arrival[1:] < arrival[:-1]).any():
+        order = np.argsort(arrival, kind="mergesort")
+    queue: I64 = order[fits[order]]
+    return queue
+
+
+@kernel
+def write(events: I64, row: int, step: int, request: int, found: int) -> None:
+    """Write an event; the width of the table says whether it keeps the tokens found."""
+    events[row, 0] = step
+    events[row, 1] = request
+    if events.shape[1] > 2:
+        events[row, 2] = found
+
+
+@kernel
+def write_schedule(schedule: I64, row: int, batch: I64, chunk: I64, running: int, decoding: int) -> None:
+    """Write what each request of a step computes, the first of them at `row`."""
+    for r in range(running):
+        schedule[row + r, 0] = batch[r]
+        schedule[row + r, 1] = chunk[r] if r >= decoding else 1
+
+
+@kernel
+def leave(pool: I64, texts: I64, start: I64, ended: I64, text: I64, size: int, caching: bool) -> int:
+    """Blocks that come free when these requests, all of their text computed, leave in this order."""
+    free = 0
+    for i in ended:
+        held = blocks_of(text[i], size)
+        free += give_back(pool, texts, start[i], held) if caching else held
+    return free
+
+
+@kernel
+def no_cache() -> tuple[I64, I64, I64, I64]:
+    """What `new_cache` gives, for a server that does not look for prefixes."""
+    nothing = np.zeros((0, 0), np.int64)
+    return np.zeros(0, np.int64), nothing, nothing, nothing
+
+
+@kernel
+def new_cache(prefix: I64, group: I64, text: I64, queue: I64, usable: int, size: int) -> tuple[I64, I64, I64, I64]:
+    """Where each request's blocks begin in `texts`, `texts`, `names` and `pool`, with all blocks free and nameless.
+
+    A block within the prefix that a group shares has the group's name, any other its request's own.
+    """
+    start = np.zeros(text.size, np.int64)
+    shared = np.zeros(group.max() + 1, np.int64)  # blocks that some request of the group shares
+    total = 0
+    for i in queue:
+        start[i] = total
+        total += blocks_of(text[i], size)
+        shared[group[i]] = max(shared[group[i]], prefix[i] // size)
+    first_name = total + np.cumsum(shared) - shared
+    texts = np.full((total, 2), -1, np.int64)
+    for i in queue:
+        for j in range(blocks_of(text[i], size)):
+            own = j >= prefix[i] // size
+            texts[start[i] + j, NAME] = start[i] + j if own else first_name[group[i]] + j
+    names = np.full((total + shared.sum(), 2), -1, np.int64)
+    pool = np.full((usable + 1, 6), -1, np.int64)
+    pool[:, HOLDERS] = 0
+    pool[:, AFTER] = (np.arange(usable + 1) + 1) % (usable + 1)
+    pool[:, BEFORE] = (np.arange(usable + 1) + usable) % (usable + 1)
+    return start, texts, names, pool
+
+
+@kernel
+def look_up(pool: I64, names: I64, texts: I64, start: int, most: int) -> tuple[int, int]:
+    """Blocks found from the start of a text, at most so many, and those of them that others hold.
+
+    Of several blocks of one name, the one named first is found.
+    """
+    found = held = 0
+    while found < most:
+        block = names[texts[start + found, NAME], OLDEST]
+        if block < 0:
+            break
+        held += int(pool[block, HOLDERS] > 0)
+        found += 1
+    return found, held
+
+
+@kernel
+def hold(pool: I64, names: I64, texts: I64, start: int, found: int) -> None:
+    """Make a request one more holder of the blocks found for it."""
+    for j in range(start, start + found):
+        block = names[texts[j, NAME], OLDEST]
+        if pool[block, HOLDERS] == 0:
+            take_out(pool, block)
+        pool[block, HOLDERS] += 1
+        texts[j, HELD] = block
+
+
+@kernel
+def extend(pool: I64, names: I64, texts: I64, start: int, done: int, new: int, size: int) -> None:
+    """Take blocks for `new` tokens after `done`, from the front of the pool, and name those that become full."""
+    for j in range(start + blocks_of(done, size), start + blocks_of(done + new, size)):
+        block = pool[pool.shape[0] - 1, AFTER]
+        take_out(pool, block)
+        if pool[block, NAMED] >= 0:
+            forget(pool, names, block)
+        pool[block, HOLDERS] = 1
+        texts[j, HELD] = block
+    for j in range(start + done // size, start + (done + new) // size):
+        block, name = texts[j, HELD], texts[j, NAME]
+        newest = names[name, NEWEST]
+        pool[block, NAMED] = name
+        pool[block, OLDER] = newest
+        pool[block, NEWER] = -1
+        names[name, NEWEST] = block
+        if newest >= 0:
+            pool[newest, NEWER] = block
+        else:
+            names[name, OLDEST] = block
+
+
+@kernel
+def forget(pool: I64, names: I64, block: int) -> None:
+    """Take its name from a block that is about to hold other text."""
+    name, older, newer = pool[block, NAMED], pool[block, OLDER], pool[block, NEWER]
+    pool[block, NAMED] = -1
+    if older >= 0:
+        pool[older, NEWER] = newer
+    else:
+        names[name, OLDEST] = newer
+    if newer >= 0:
+        pool[newer, OLDER] = older
+    else:
+        names[name, NEWEST] = older
+
+
+@kernel
+def take_out(pool: I64, block: int) -> None:
+    """Take a free block out of the ring, wherever it is."""
+    before, after = pool[block, BEFORE], pool[block, AFTER]
+    pool[before, AFTER] = after
+    pool[after, BEFORE] = before
+
+
+@kernel
+def give_back(pool: I64, texts: I64, start: int, held: int) -> int:
+    """Blocks that come free when a request lets go of all it holds: nameless ones to the front, others to the back.
+
+    The last block goes first, so that the beginning of a text is found longest.
+    """
+    free = 0
+    for j in range(start + held - 1, start - 1, -1):
+        block = texts[j, HELD]
+        pool[block, HOLDERS] -= 1
+        if pool[block, HOLDERS] > 0:
+            continue
+        end = pool.shape[0] - 1
+        before = end if pool[block, NAMED] < 0 else pool[end, BEFORE]
+        after = pool[before, AFTER]
+        pool[block, BEFORE], pool[block, AFTER] = before, after
+        pool[before, AFTER] = block
+        pool[after, BEFORE] = block
+        free += 1
+    return free
