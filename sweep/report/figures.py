@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from sweep.report import charts
+from sweep.report.charts.look import Chart
 from sweep.report.claims import FAILS, HOLDS, UNDECIDED, Verdict
-from sweep.report.look import Chart
 from sweep.report.stats import NO_VALUES, axis_columns, columns_by_cell
-from sweep.report.words import at, main_cell, plural, share_with_interval, with_interval
+from sweep.report.words import at, axis_value, main_cell, plural, share_with_interval, with_interval
 from sweep.results import Store, metrics
 
 KINDS = {"distribution": "Histogram", "heatmap": "Heat map", "lines": "Line chart", "memory": "Line chart"}
@@ -100,6 +100,9 @@ def _can_be_drawn(chart: Mapping[str, Any], manifest: Mapping[str, Any]) -> bool
 def _distribution(
     store: Store, cells: pl.DataFrame, verdicts: Sequence[Verdict], wish: Mapping[str, Any]
 ) -> tuple[Chart, str]:
+    column = wish.get("y") or wish.get("color") or wish.get("x")
+    if column:
+        return _distributions(store, cells, str(column), str(wish["metric"]))
     cell, metric = store.manifest["cells"][main_cell(cells, store.manifest)], str(wish["metric"])
     claim = _claim_on(metric, store.manifest, {cell["cell"]})
     values = columns_by_cell(store, cell["point"], metric).get(cell["cell"], NO_VALUES).values
@@ -107,7 +110,8 @@ def _distribution(
     row = cells.row(by_predicate=pl.col("cell") == cell["cell"], named=True)
     if row[f"{metric}_mean"] is None:
         return chart, f"No workload of this cell has a result: {row['error'] or 'not simulated yet'}."
-    mean = with_interval(*(row[f"{metric}_{name}"] for name in ("mean", "ci_low", "ci_high")), "95 % t interval ")
+    low, high = row[f"{metric}_ci_low"], row[f"{metric}_ci_high"]
+    mean = with_interval(row[f"{metric}_mean"], low, high, "95 % t interval ")
     n = plural(row["replicates"], "workload")
     caption = f"Each bar counts workloads, {n} in all, by their {metric}; the dark rule is its mean, {mean}."
     met = next((v for v in verdicts if claim and v.cell == cell["cell"] and v.text == claim["text"]), None)
@@ -115,6 +119,20 @@ def _distribution(
         share = share_with_interval(met.share, met.share_low, met.share_high, "95 % Wilson interval ")
         caption += f" It is {met.bound} in {share} of the workloads."
     return chart, f"{caption} {NOT_MODELLED}"
+
+
+def _distributions(store: Store, cells: pl.DataFrame, column: str, metric: str) -> tuple[Chart, str]:
+    """A row for each value of an axis, of the cells that agree with the main one otherwise."""
+    shown, fixed = _slice(cells, store.manifest, [column])
+    claim = _claim_on(metric, store.manifest, set(shown["cell"]))
+    values = {}
+    for row in shown.iter_rows(named=True):
+        point = store.manifest["cells"][row["cell"]]["point"]
+        found = columns_by_cell(store, point, metric).get(row["cell"], NO_VALUES)
+        values[axis_value(row[column])] = found.values
+    chart = charts.distributions(values, column, metric=metric, claim=claim, note=fixed)
+    caption = f"Each row counts the workloads of one cell by their {metric}; bars are relative to the highest of a row."
+    return chart, f"{caption} {_of_means(shown, metric)} {NOT_MODELLED}"
 
 
 def _heatmap(

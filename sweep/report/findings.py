@@ -3,8 +3,7 @@
 Leaves out the drawing (`charts`), and never says more than the intervals allow: a rise within the noise is no rise.
 """
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,11 @@ import polars as pl
 
 from sweep.report.claims import bound_text, bounds, condition
 from sweep.report.stats import Values, defined
-from sweep.report.words import at, axis_value, metric_name, number, percent, plural, with_interval
+from sweep.report.words import SHORT, at, axis_value, metric_name, number, percent, plural
 
 THEORY = {"multiple": "limit_multiple", "static_steps": "exact_static_steps"}
+STAYS, RISES, FALLS = "stays the same", "rises", "falls"
+PEAKS, DIPS = "is largest in between", "is smallest in between"
 THEORY_NAMES = {"multiple": "the limit of a queue that never empties", "static_steps": "the exact expectation"}
 
 
@@ -24,9 +25,7 @@ def of_distribution(values: Values, metric: str, claim: Mapping[str, Any] | None
     if len(known) == 0:
         return f"{subject} is undefined in every workload"
     if claim:
-        share = percent(float(meets(values, claim).mean()))
-        reach = f"reach {claim['at_least']:g}x" if metric == "multiple" and "at_least" in claim else None
-        return f"{share} of workloads {reach or f'have {metric} {bound_text(claim)}'}"
+        return f"{percent(float(meets(values, claim).mean()))} of workloads {_reached(metric, claim)}"
     mean = number(float(known.mean()))
     return f"{subject} is {mean} in every workload" if known.min() == known.max() else f"{subject} is {mean} on average"
 
@@ -52,23 +51,38 @@ def of_heatmap(cells: pl.DataFrame, columns: Sequence[str], metric: str) -> str:
 
 
 def of_lines(cells: pl.DataFrame, x: str, color: str | None, metric: str) -> str:
-    """How a metric changes along an axis; with several lines, where it is smallest and largest."""
+    """How a metric changes along an axis; with several lines, which of them change in which way."""
     ran = cells.filter(pl.col(f"{metric}_mean").is_not_null())
-    if color is not None or len(ran) < 2 or not ran[x].dtype.is_numeric():
+    if len(ran) < 2 or not ran[x].dtype.is_numeric():
         return of_heatmap(cells, [name for name in (color, x) if name], metric)
+    if color is not None:
+        return _of_many_lines(ran.sort(x), x, color, metric)
     ran = ran.sort(x)
     subject, mean = metric_name(metric).subject, ran[f"{metric}_mean"]
-    lows = ran[f"{metric}_ci_low"].fill_null(-math.inf).to_list()
-    highs = ran[f"{metric}_ci_high"].fill_null(math.inf).to_list()
     first, last = _place(ran, 0, [x], metric), _place(ran, -1, [x], metric)
     peak, dip = int(mean.arg_max() or 0), int(mean.arg_min() or 0)
-    if max(lows) <= min(highs):
-        return f"{subject} is {'' if max(mean) == min(mean) else 'about '}{number(mean[peak])} at every {x}"
-    if lows[peak] > max(highs[0], highs[-1]):
-        return f"{subject} is largest, {_place(ran, peak, [x], metric)}"
-    if highs[dip] < min(lows[0], lows[-1]):
-        return f"{subject} is smallest, {_place(ran, dip, [x], metric)}"
-    return f"{subject} {'rises' if mean[-1] > mean[0] else 'falls'} from {first} to {last}"
+    return {
+        STAYS: f"{subject} is {'' if max(mean) == min(mean) else 'about '}{number(mean[peak])} at every {x}",
+        PEAKS: f"{subject} is largest, {_place(ran, peak, [x], metric)}",
+        DIPS: f"{subject} is smallest, {_place(ran, dip, [x], metric)}",
+        RISES: f"{subject} rises from {first} to {last}",
+        FALLS: f"{subject} falls from {first} to {last}",
+    }[_shape(ran, metric)]
+
+
+def of_distributions(values: Mapping[str, Values], column: str, metric: str, claim: Mapping[str, Any] | None) -> str:
+    """The smallest and the largest share that meets the claim, or mean, and where they are."""
+    subject, name = metric_name(metric).subject, SHORT.get(column, column)
+    known = {label: cell for label, cell in values.items() if len(defined(cell))}
+    if not known:
+        return f"{subject} is not known: no cell has a result"
+    if claim:
+        shares = {label: float(meets(cell, claim).mean()) for label, cell in known.items()}
+        ends = _ends(shares, percent, name)
+        return f"{ends[0].upper()}{ends[1:]} of workloads {_reached(metric, claim)}"
+    means = {label: float(defined(cell).mean()) for label, cell in known.items()}
+    ends = _ends(means, number, name)
+    return f"{subject} {f'runs {ends}' if ends.startswith('from') else f'is {ends}'}"
 
 
 def under_distribution(values: Values, where: str, claim: Mapping[str, Any] | None) -> list[str]:
@@ -79,6 +93,14 @@ def under_distribution(values: Values, where: str, claim: Mapping[str, Any] | No
         spread = "; 90 % of them lie within {} and {}".format(*_percentiles(known))
     undefined = f"; undefined in {len(values) - len(known):,}" if len(known) < len(values) else ""
     first = f"{plural(len(values), 'workload')}{f' at {where}' if where else ''}{spread}{undefined}"
+    return [first, *([f"Claim: {claim['text']} ({condition(claim)})"] if claim else [])]
+
+
+def under_distributions(values: Mapping[str, Values], claim: Mapping[str, Any] | None, note: str) -> list[str]:
+    """Of how many workloads, what the ticks are, and what was claimed."""
+    counts = sorted({len(cell) for cell in values.values() if len(cell)}) or [0]
+    over = " to ".join(f"{count:,}" for count in dict.fromkeys((counts[0], counts[-1])))
+    first = f"{over} workloads in a row; its tick is their mean" + (f"; {note}" if note else "")
     return [first, *([f"Claim: {claim['text']} ({condition(claim)})"] if claim else [])]
 
 
@@ -112,9 +134,59 @@ def of_fit(points: pl.DataFrame, x: str) -> str:
     return title + (f", {fit['slots'][-1]:,} at {axis_value(fit[x][-1])}" if len(fit) > 1 else "")
 
 
-def caption_mean(metric: str, row: Mapping[str, Any]) -> str:
-    """The mean of a metric in one cell with its interval."""
-    return with_interval(row[f"{metric}_mean"], row[f"{metric}_ci_low"], row[f"{metric}_ci_high"])
+def _ends(found: Mapping[str, float], shown: Callable[[float], str], name: str) -> str:
+    """The smallest and the largest value with their places, such as "from 2 at slots = 4 to 5 at slots = 8"."""
+    low, high = min(found, key=found.__getitem__), max(found, key=found.__getitem__)
+    if shown(found[low]) == shown(found[high]):
+        return f"{shown(found[low])} at every {name}"
+    return f"from {shown(found[low])} at {name} = {low} to {shown(found[high])} at {name} = {high}"
+
+
+def _reached(metric: str, claim: Mapping[str, Any]) -> str:
+    """What workloads do that meet a claim, such as "reach 5x"."""
+    if metric == "multiple" and "at_least" in claim:
+        return f"reach {claim['at_least']:g}x"
+    return f"have {metric} {bound_text(claim)}"
+
+
+def _of_many_lines(ran: pl.DataFrame, x: str, color: str, metric: str) -> str:
+    """Which lines have which shape; a line of one point has none."""
+    order = ran[color].unique(maintain_order=True)
+    lines = {
+        value: ran.filter(pl.col(color) == value) for value in (order.sort() if order.dtype.is_numeric() else order)
+    }
+    shapes = {value: _shape(line, metric) for value, line in lines.items() if len(line) > 1}
+    subject, name = metric_name(metric).subject, SHORT.get(color, color)
+    if not shapes:
+        return of_heatmap(ran, [color, x], metric)
+    if len(set(shapes.values())) == 1:
+        return f"{subject} {shapes.popitem()[1]} along {x} at every {name}"
+    groups = {shape: [value for value in shapes if shapes[value] == shape] for shape in dict.fromkeys(shapes.values())}
+    told = [f"{shape} at {name} = {_listed(values, list(shapes))}" for shape, values in groups.items()]
+    return f"Along {x}, {subject[0].lower()}{subject[1:]} {'; '.join(told)}"
+
+
+def _listed(values: Sequence[Any], order: Sequence[Any]) -> str:
+    """Values as they are read; three and more that follow each other as a range."""
+    first = order.index(values[0])
+    if len(values) > 2 and list(values) == list(order[first : first + len(values)]):
+        return f"{axis_value(values[0])} to {axis_value(values[-1])}"
+    return ", ".join(map(axis_value, values))
+
+
+def _shape(line: pl.DataFrame, metric: str) -> str:
+    """How the means of one line run, as far as their intervals tell."""
+    mean = line[f"{metric}_mean"]
+    lows = pl.select(pl.coalesce(line[f"{metric}_ci_low"], mean)).to_series().to_list()
+    highs = pl.select(pl.coalesce(line[f"{metric}_ci_high"], mean)).to_series().to_list()
+    peak, dip = int(mean.arg_max() or 0), int(mean.arg_min() or 0)
+    if max(lows) <= min(highs):
+        return STAYS
+    if lows[peak] > max(highs[0], highs[-1]):
+        return PEAKS
+    if highs[dip] < min(lows[0], lows[-1]):
+        return DIPS
+    return RISES if mean[-1] > mean[0] else FALLS
 
 
 def _place(cells: pl.DataFrame, row: int, columns: Sequence[str], metric: str) -> str:

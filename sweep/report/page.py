@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from sweep.report.charts.look import save
 from sweep.report.claims import FAILS, HOLDS, UNDECIDED, Verdict, check
 from sweep.report.figures import KINDS, Figure, figures
-from sweep.report.look import save
 from sweep.report.stats import axis_columns, write_cells
 from sweep.report.words import at, axis_value, main_cell, number, sentence, share_with_interval, with_interval
 from sweep.results import Store, write_whole
@@ -82,12 +82,11 @@ def _drop_others(folder: Path, names: set[str]) -> None:
 
 
 def _figure(figure: Figure, svg: str) -> str:
-    """A picture in the page: its own ids, so that two pictures do not clip each other, and words instead of parts."""
-    own = svg.replace('id="clip', f'id="{figure.name}-clip').replace("url(#clip", f"url(#{figure.name}-clip")
-    width = int(re.search(r'width="(\d+)"', own)[1])  # type: ignore[index]
+    """A picture in the page, with words for those who cannot see it."""
+    width = int(re.search(r'width="(\d+)"', svg)[1])  # type: ignore[index]
     small = ' class="small"' if width < 544 else ""
     tag = f'<svg role="img" aria-label="{escape(figure.alt)}"{small} '
-    picture = re.sub(r'^<svg (.*?)class="marks" ', lambda match: tag + match[1], own, count=1)
+    picture = re.sub(r'^<svg (.*?)class="marks" ', lambda match: tag + match[1], svg, count=1)
     return f'<figure><div class="scroll">{picture}</div>\n<figcaption>{escape(figure.caption)}</figcaption></figure>'
 
 

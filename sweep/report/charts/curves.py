@@ -1,0 +1,165 @@
+"""A metric against one axis of the grid, a line for each value of another, and theory beside it."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import altair as alt
+import polars as pl
+
+from sweep.report import findings
+from sweep.report.charts.axes import clamp, named_axis, nothing, numeric_axis, tooltips
+from sweep.report.charts.look import HEIGHT, MUTED, PAPER, RED, WIDTH, Chart, series_colors, styled
+from sweep.report.claims import bound_text, bounds
+from sweep.report.findings import THEORY, THEORY_NAMES
+from sweep.report.words import SHORT, axis_value, metric_name
+
+Claim = Mapping[str, Any]
+
+DASHED_LINES = 6  # with more lines than this, theory would hide them
+
+
+def lines(
+    cells: pl.DataFrame,
+    x: str,
+    *,
+    color: str | None = None,
+    metric: str = "multiple",
+    claim: Claim | None = None,
+    note: str = "",
+) -> Chart:
+    """The mean of a metric against one axis with its 95 % band, a line for each value of another, theory dashed."""
+    frame = _line_frame(cells, x, color, metric)
+    title = findings.of_lines(cells, x, color, metric)
+    names = list(dict.fromkeys(frame["series"]))
+    joined = bool(cells[x].dtype.is_numeric())
+    subtitle = [*findings.under_means(cells, note), *_key(frame, metric, joined=joined)]
+    subtitle += findings.reasons(cells, [name for name in (color, x) if name])
+    if frame["value"].count() == 0:
+        return styled(nothing(), title, subtitle)
+    domain = _reach(frame, metric, claim)
+    horizontal = numeric_axis(cells[x], x) if joined else named_axis(cells[x], x)
+    colors = alt.Color("series:N", scale=alt.Scale(domain=names, range=series_colors(len(names))), legend=None)
+    vertical = {"title": f"mean {metric_name(metric).title}", "scale": alt.Scale(domain=domain, nice=False, zero=False)}
+    tooltip = tooltips(("label", x), ("series", color or "line"), ("text", f"mean {metric}"), ("n", "workloads"))
+    base = alt.Chart(frame).encode(x=horizontal, color=colors, tooltip=tooltip)
+    layers = [*_interval_layers(base, vertical, joined=joined), *_reference_rules(metric, claim, domain)]
+    if frame["theory"].count():
+        layers.append(_theory_layer(base, vertical, joined=joined))
+    if len(names) > 1:
+        layers.append(_end_labels(frame, names, horizontal, colors, domain))
+    width = WIDTH if joined else alt.Step(clamp(WIDTH / cells[x].n_unique(), 40, 150))
+    return styled(alt.layer(*layers), title, subtitle, width=width, height=HEIGHT)
+
+
+def _line_frame(cells: pl.DataFrame, x: str, color: str | None, metric: str) -> pl.DataFrame:
+    """A row for each cell: its place on the axis, its line, the mean with its interval, and theory."""
+    numeric = cells[x].dtype.is_numeric()
+    order = [name for name in (color, x) if name and cells[name].dtype.is_numeric()]
+    ordered = cells.sort(order, maintain_order=True) if order else cells
+    mean = ordered[f"{metric}_mean"]
+    low, high = (ordered[f"{metric}_ci_{end}"] for end in ("low", "high"))
+    labels = [axis_value(value) for value in ordered[x]]
+    name = SHORT.get(color, color) if color else None
+    crowded = color is not None and cells[color].n_unique() > DASHED_LINES
+    theory = pl.Series([None] * len(ordered), dtype=pl.Float64)
+    if metric in THEORY and not crowded:
+        theory = ordered[THEORY[metric]]
+    return pl.DataFrame(
+        {
+            "x": ordered[x] if numeric else labels,
+            "label": labels,
+            "series": [f"{name} {axis_value(value)}" for value in ordered[color]] if color else ["mean"] * len(ordered),
+            "value": mean,
+            "low": pl.select(pl.coalesce(low, mean)).to_series(),
+            "high": pl.select(pl.coalesce(high, mean)).to_series(),
+            "text": [None if m is None else f"{m:.4g}" for m in mean],
+            "theory": theory,
+            "n": [f"{n:,}" for n in ordered["replicates"]],
+        },
+        schema_overrides={"text": pl.String},
+    )
+
+
+def _reach(frame: pl.DataFrame, metric: str, claim: Claim | None) -> list[float]:
+    """The range of the vertical axis: all intervals; theory and claim where they do not flatten the rest."""
+    low, high = float(frame["low"].min()), float(frame["high"].max())  # type: ignore[arg-type]
+    if metric == "multiple":
+        low = min(low, 1.0)  # one is no gain, the natural foot of this axis
+    elif 0 < low < high / 2:
+        low = 0.0
+    span = (high - low) or abs(high) / 4 or 1.0
+    others = [*frame["theory"].drop_nulls(), *(bounds(claim) if claim else ())]
+    near = [clamp(value, low - span / 2, high + span / 2) for value in others if math.isfinite(value)]
+    low, high = min(low, *near, high), max(high, *near, low)
+    room = 0.05 * ((high - low) or span)
+    return [low if low == 0 else low - room, high + room]
+
+
+def _reference_rules(metric: str, claim: Claim | None, domain: Sequence[float]) -> list[Chart]:
+    """A thin rule at a multiple of one, and dashed ones at the bounds of a claim."""
+    layers: list[Chart] = []
+    if metric in ("multiple", "multiple_s") and domain[0] <= 1 <= domain[1]:
+        layers.append(alt.Chart(pl.DataFrame({"y": [1.0]})).mark_rule(color=MUTED).encode(y="y:Q"))
+    found = [bound for bound in bounds(claim) if domain[0] <= bound <= domain[1]] if claim else []
+    if claim and found:
+        rules = alt.Chart(pl.DataFrame({"y": found}))
+        layers.append(rules.mark_rule(color=RED, strokeDash=[2, 3], strokeWidth=1.5).encode(y="y:Q"))
+        words = alt.Chart(pl.DataFrame({"y": found[-1:], "text": [f"claim: {bound_text(claim)}"]}))
+        style: dict[str, Any] = {"align": "left", "dx": 4, "dy": -8, "fontSize": 12, "fontWeight": "bold"}
+        marks = (words.mark_text(stroke=PAPER, strokeWidth=4, **style), words.mark_text(color=RED, **style))
+        layers += [mark.encode(x=alt.value(0), y="y:Q", text="text:N") for mark in marks]
+    return layers
+
+
+def _interval_layers(base: alt.Chart, vertical: dict[str, Any], *, joined: bool) -> list[Chart]:
+    """Means with their intervals: a line in its band along numbers, dots with bars for names."""
+    ran = base.transform_filter("isValid(datum.value)")
+    interval = {"y": alt.Y("low:Q", **vertical), "y2": "high:Q"}
+    dots = ran.mark_point(filled=True, size=40, opacity=1).encode(y=alt.Y("value:Q", **vertical))
+    if not joined:
+        return [ran.mark_rule(strokeWidth=2.5).encode(**interval), dots]
+    # The line itself is drawn through the missing values, so that it breaks where a cell has no result.
+    line = base.mark_line(strokeWidth=2.2, invalid="break-paths-show-domains").encode(y=alt.Y("value:Q", **vertical))
+    return [base.mark_area(opacity=0.22, invalid="break-paths-show-domains").encode(**interval), line, dots]
+
+
+def _theory_layer(base: alt.Chart, vertical: dict[str, Any], *, joined: bool) -> Chart:
+    known = base.transform_filter("isValid(datum.theory)")
+    mark = (
+        known.mark_line(strokeDash=[5, 4], strokeWidth=1.4, clip=True)
+        if joined
+        else known.mark_tick(clip=True, size=44, thickness=2, opacity=1)
+    )
+    return mark.encode(y=alt.Y("theory:Q", **vertical))  # type: ignore[no-any-return]
+
+
+def _key(frame: pl.DataFrame, metric: str, *, joined: bool) -> list[str]:
+    """What the marks beside the means are."""
+    bands, dashes = ("bands", "dashed") if joined else ("bars", "ticks")
+    theory = f"; {dashes}: {THEORY_NAMES[metric]}" if metric in THEORY and frame["theory"].count() else ""
+    return [f"{bands.capitalize()} are 95 % intervals{theory}"]
+
+
+def _end_labels(
+    frame: pl.DataFrame, names: Sequence[str], horizontal: alt.X, colors: alt.Color, domain: Sequence[float]
+) -> Chart:
+    """The name of each line at its end; where lines end close together the names are moved apart."""
+    ends = frame.filter(pl.col("value").is_not_null()).group_by("series", maintain_order=True).last().sort("value")
+    every = math.ceil(len(ends) / (HEIGHT / 15))
+    ends = ends.gather_every(every)
+    gap = (domain[1] - domain[0]) * 15 / HEIGHT
+    ends = ends.with_columns(place=pl.Series(_apart(ends["value"].to_list(), gap, domain[1])))
+    assert set(ends["series"]) <= set(names)
+    mark = alt.Chart(ends).mark_text(align="left", dx=9, fontSize=12, fontWeight="bold")
+    return mark.encode(x=horizontal, y="place:Q", text="series:N", color=colors)  # type: ignore[no-any-return]
+
+
+def _apart(values: Sequence[float], gap: float, top: float) -> list[float]:
+    """Ascending values moved as little as a sweep up and down can, to be at least a gap apart and below the top."""
+    places = list(values)
+    for i in range(1, len(places)):
+        places[i] = max(places[i], places[i - 1] + gap)
+    for i in reversed(range(len(places))):
+        places[i] = min(places[i], top if i == len(places) - 1 else places[i + 1] - gap)
+    return places

@@ -1,0 +1,285 @@
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from folders import claim, from_multiples, write_folder
+
+from sweep.report.claims import check
+from sweep.report.figures import figures, fitting_charts, wished
+from sweep.report.page import write_report
+from sweep.report.stats import summarise
+from sweep.report.words import main_cell, number, percent, sentence, share_with_interval, with_interval
+from sweep.results import Store
+
+MULTIPLES = np.random.default_rng(5).normal(4.7, 0.4, 1_000).round(4)
+ATTACK = "</script><script>alert(1)</script>"
+FIVE = claim(at_least=5, of={"share": 0.95}, where={"slots": 16}) | {"text": "continuous batching is at least 5x"}
+
+
+class Tags(HTMLParser):
+    """Collects the elements of a page and the attributes by which one refers to anything."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.references: list[str] = []
+        self.text: list[str] = []
+        self.feed(page)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.references += [
+            str(value) for name, value in attrs if name in ("src", "href", "xlink:href", "action", "data")
+        ]
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def five(folder: Path, **changes: Any) -> Store:
+    """Five cells of slots, the third with a claim that fails."""
+    steps = [from_multiples(MULTIPLES + shift) for shift in (-2, -1, 0, 0.1, -1)]
+    return write_folder(folder, steps, **({"claims": [FIVE], "limits": [2.8, 4.4, 6.3, 7.8, 8.5]} | changes))
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The page of the five cells."""
+    return write_report(five(tmp_path_factory.mktemp("five"))).read_text(encoding="utf-8")
+
+
+def answer(store: Store) -> str:
+    return sentence(summarise(store), store.manifest, check(store))
+
+
+def test_the_sentence_gives_mean_share_interval_and_size(tmp_path: Path) -> None:
+    store = five(tmp_path)
+    (verdict,), row = check(store), summarise(store).row(2, named=True)
+    said = answer(store)
+    assert said.startswith(f"At slots = 16, static batching takes {row['multiple_mean']:.2f} times the steps")
+    assert f"mean multiple of 1,000 workloads, 95 % interval {row['multiple_ci_low']:.2f} to" in said
+    assert f"{100 * verdict.estimate:.0f} % ({100 * verdict.ci_low:.0f} to" in said
+    assert said.endswith("of workloads reach 5.")
+    assert said.isascii()
+
+
+def test_the_sentence_never_gives_more_than_there_is(tmp_path: Path) -> None:
+    assert answer(write_folder(tmp_path / "a", ["nothing fits"])) == "At slots = 4, there is no answer: nothing fits."
+    assert "without an interval" in answer(write_folder(tmp_path / "b", [([9], [3])]))
+    assert "exactly 1 times" in answer(write_folder(tmp_path / "c", [([9, 9], [9, 9])], axes={}))
+    assert "no multiple was simulated" in answer(write_folder(tmp_path / "d", [([], [])]))
+
+
+def test_the_main_cell_is_the_first_that_a_claim_names_else_the_middle_of_those_that_ran(tmp_path: Path) -> None:
+    steps = [([9, 9], [3, 3])] * 3 + ["nothing fits"]
+    plain, named = write_folder(tmp_path / "a", steps), write_folder(tmp_path / "b", steps, claims=[FIVE])
+    assert main_cell(summarise(plain), plain.manifest) == 1
+    assert main_cell(summarise(named), named.manifest) == 2
+
+
+def test_the_page_says_question_answer_verdicts_cells_study_and_provenance(tmp_path: Path) -> None:
+    store = five(tmp_path, source='title = "x" # my own comment\n')
+    page = write_report(store).read_text(encoding="utf-8")
+    text = " ".join(Tags(page).text)
+    for part in (
+        "How many times fewer steps",
+        answer(store),
+        "fails",
+        "continuous batching is at least 5x",
+        "my own comment",
+        "sweep run study.toml",
+        "numba 0.61",
+        "37",
+    ):
+        assert part in text
+    assert page.count("<figure>") == 2
+
+
+def test_mean_multiple_and_multiple_of_totals_stand_apart_by_name(tmp_path: Path) -> None:
+    page = write_report(write_folder(tmp_path, [([90, 400], [30, 80])])).read_text(encoding="utf-8")
+    cells = page[page.index("All cells") :]
+    assert "multiple_<wbr>mean" in cells
+    assert "multiple_<wbr>of_<wbr>totals" in cells
+    assert ">4 (-9 to 17)<" in cells
+    assert ">4.45<" in cells
+
+
+def test_what_a_user_wrote_is_text_and_no_markup(tmp_path: Path) -> None:
+    steps = [([9, 12], [3, 3]), ([9, 12], [3, 3]), ATTACK]
+    store = write_folder(
+        tmp_path,
+        steps,
+        axes={ATTACK: ["a", ATTACK, "c"]},
+        claims=[claim(at_least=5) | {"text": ATTACK}],
+        title=ATTACK,
+        question=ATTACK,
+        source=f"# {ATTACK}",
+        versions={"sweep": ATTACK},
+    )
+    page = write_report(store).read_text(encoding="utf-8")
+    assert "script" not in Tags(page).tags
+    assert "<script" not in page
+    assert "".join(Tags(page).text).count("alert(1)") > 6
+
+
+def test_the_page_refers_to_nothing_outside_itself(page: str) -> None:
+    assert Tags(page).references == []
+    assert set(re.findall(r"https?://[^\"<\s]*", page)) <= {
+        "http://www.w3.org/2000/svg",
+        "http://www.w3.org/1999/xlink",
+    }
+    assert "default-src 'none'; style-src 'sha256-" in page
+    assert "@import" not in page
+    assert not re.search(r"url\((?!#)", page)
+
+
+def test_every_picture_has_words_for_those_who_cannot_see_it(page: str) -> None:
+    labels = re.findall(r'<svg role="img" aria-label="([^"]+)"', page)
+    assert len(labels) == page.count("<svg") == 2
+    assert all(label.startswith(("Histogram: ", "Line chart: ")) for label in labels)
+
+
+def test_pictures_in_one_page_do_not_share_ids(page: str) -> None:
+    ids = re.findall(r' id="([^"]+)"', page)
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r"url\(#([^)]+)\)", page)) <= set(ids)
+
+
+def test_captions_say_what_is_estimated_from_how_many_and_what_is_left_out(tmp_path: Path) -> None:
+    store = five(tmp_path)
+    found = figures(store, summarise(store), check(store))
+    for figure in found:
+        assert "1,000" in figure.caption
+        assert "interval" in figure.caption
+        assert "not modelled" in figure.caption
+
+
+def test_the_charts_follow_from_the_shape_of_the_grid(tmp_path: Path) -> None:
+    steps = [([9, 12], [3, 3])]
+    shapes: dict[tuple[str, ...], dict[str, Any]] = {
+        ("distribution",): {},
+        ("lines", "distribution"): {"slots": [4, 8]},
+        ("heatmap", "lines", "distribution"): {"slots": [4, 8], "output_cv": [1.0, 2.0]},
+    }
+    for kinds, axes in shapes.items():
+        store = write_folder(tmp_path / kinds[0], steps * 2 ** len(axes), axes=axes)
+        assert tuple(chart["kind"] for chart in fitting_charts(store.manifest)) == kinds
+        assert [figure.name for figure in figures(store, summarise(store), [])] == list(kinds)
+
+
+def test_a_study_that_asks_about_one_cell_is_answered_with_its_distribution_first(tmp_path: Path) -> None:
+    assert [chart["kind"] for chart in fitting_charts(five(tmp_path).manifest)] == ["distribution", "lines"]
+
+
+def test_the_charts_of_the_study_come_instead(tmp_path: Path) -> None:
+    asked = [
+        {"kind": "lines", "x": None, "y": None, "color": None, "metric": "static_utilisation"},
+        {"kind": "lines", "x": "slots", "y": None, "color": None, "metric": None},
+        {"kind": "heatmap", "x": None, "y": None, "color": None, "metric": None},  # of one axis: cannot be drawn
+        {"kind": "lines", "x": "no such column"},
+        {"kind": "pie"},
+    ]
+    store = five(tmp_path, charts=asked)
+    assert wished(store.manifest) == [
+        {"kind": "lines", "x": "slots", "metric": "static_utilisation"},
+        {"kind": "lines", "x": "slots", "metric": "multiple"},
+    ]
+    assert [figure.name for figure in figures(store, summarise(store), [])] == ["lines", "lines-2"]
+
+
+def test_a_distribution_along_an_axis_has_a_row_for_each_of_its_values(tmp_path: Path) -> None:
+    store = five(tmp_path, charts=[{"kind": "distribution", "y": "slots"}])
+    (figure,) = figures(store, summarise(store), check(store))
+    assert "at slots = 32 of workloads reach 5x" in figure.alt
+
+
+def test_a_chart_shows_the_main_cells_values_of_the_axes_it_has_no_room_for(tmp_path: Path) -> None:
+    axes = {"requests": [50, 200], "output_cv": [1.0, 2.0], "slots": [4, 8]}
+    claims = [claim(at_least=1, where={"requests": 200})]
+    store = write_folder(tmp_path, [([9, 12], [3, 3])] * 8, axes=axes, claims=claims)
+    wish = [{"kind": "heatmap", "x": "slots", "y": "output_cv", "metric": "multiple"}]
+    store.manifest["charts"] = wish
+    (figure,) = figures(store, summarise(store), check(store))
+    assert "requests = 200" in figure.alt
+
+
+def test_pictures_of_an_earlier_report_go_and_other_files_stay(tmp_path: Path) -> None:
+    (tmp_path / "charts").mkdir()
+    for name in ("heatmap-2.svg", "mine.svg"):
+        (tmp_path / "charts" / name).touch()
+    write_report(five(tmp_path))
+    assert {path.name for path in (tmp_path / "charts").iterdir()} == {
+        *(f"{kind}.{ending}" for kind in ("distribution", "lines") for ending in ("svg", "png")),
+        "mine.svg",
+    }
+
+
+def test_the_report_made_again_has_the_same_bytes(tmp_path: Path) -> None:
+    store = five(tmp_path)
+    names = ("report.html", "cells.parquet", "charts/lines.svg")
+    found = []
+    for _ in range(2):
+        write_report(Store.open(store.folder))
+        found.append([(tmp_path / name).read_bytes() for name in names])
+    assert found[0] == found[1]
+    assert pl.read_parquet(tmp_path / "cells.parquet").equals(summarise(store))
+
+
+def test_hundreds_of_verdicts_are_counted_first_and_folded_away(tmp_path: Path) -> None:
+    steps = [([9, 12], [3, 3])] * 12
+    page = write_report(write_folder(tmp_path, steps, claims=[claim(at_least=9)])).read_text(encoding="utf-8")
+    assert page.index("fails in cells") < page.index("<details>") < page.index("worst replicates")
+
+
+def test_a_folder_where_nothing_ran_has_a_page_that_says_so(tmp_path: Path) -> None:
+    store = write_folder(tmp_path, ["nothing fits"] * 4, axes={"slots": [4, 8], "output_cv": [1.0, 2.0]}, claims=[FIVE])
+    page = write_report(store).read_text(encoding="utf-8")
+    assert "there is no answer: nothing fits" in page
+    assert "undecided" in page
+
+
+def test_a_report_needs_neither_the_model_nor_numba() -> None:
+    program = "import sweep.report.page, sys; print([n for n in sys.modules if n.startswith(('numba', 'sweep.model'))])"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (4.6782, "4.68"),
+        (0.2397, "0.240"),
+        (32768.0, "32,768"),
+        (5.0, "5"),
+        (0.5, "0.5"),
+        (15.83, "15.8"),
+        (0.0, "0"),
+        (-1.5, "-1.5"),
+    ],
+)
+def test_numbers_have_about_three_digits(value: float, text: str) -> None:
+    assert number(value) == text
+
+
+def test_decimals_follow_the_width_of_the_interval() -> None:
+    assert with_interval(4.67745, 4.6684, 4.6866) == "4.677 (4.668 to 4.687)"
+    assert with_interval(4.67745, 4.2, 5.1) == "4.7 (4.2 to 5.1)"
+    assert with_interval(1.0, 1.0, 1.0) == "1 (1 to 1)"
+    assert with_interval(3.0, None, None) == "3"
+    assert share_with_interval(1.0, 0.9996, 1.0) == "100 % (99.96 to 100 %)"
+
+
+def test_a_share_is_not_rounded_to_all_or_nothing() -> None:
+    assert [percent(share) for share in (0, 0.0002, 0.2397, 0.99996, 1)] == [
+        "0 %",
+        "0.02 %",
+        "24 %",
+        "99.99 %",
+        "100 %",
+    ]
