@@ -20,7 +20,7 @@ from sweep.report.charts.look import save
 from sweep.report.claims import FAILS, HOLDS, UNDECIDED, Verdict, check
 from sweep.report.figures import KINDS, Figure, figures
 from sweep.report.stats import axis_columns, write_cells
-from sweep.report.words import at, axis_value, main_cell, number, sentence, share_with_interval, with_interval
+from sweep.report.words import at, axis_value, main_cell, number, sentence, verdict_estimate, with_interval
 from sweep.results import Store, write_whole
 
 MEANS = ("static_steps", "continuous_steps", "static_utilisation", "continuous_utilisation")
@@ -128,20 +128,12 @@ def _verdict_table(verdicts: Sequence[Verdict]) -> str:
             _Entry(f"verdict {verdict.verdict}", verdict.verdict),
             _Entry("text", f"{verdict.text} ({verdict.metric}: {verdict.condition})"),
             _Entry("short", at(verdict.axes) or "the one cell"),
-            _Entry("number", _estimate(verdict)),
+            _Entry("number", verdict_estimate(verdict)),
             _Entry("short", ", ".join(map(str, verdict.worst_replicates)) or "none"),
         ]
         for verdict in verdicts
     ]
     return _table(heads, rows)
-
-
-def _estimate(verdict: Verdict) -> str:
-    """The estimate with its interval; a share in per cent."""
-    if verdict.estimate is None:
-        return "no result"
-    shown = share_with_interval if "workload" in verdict.condition else with_interval  # a share of the workloads
-    return shown(verdict.estimate, verdict.ci_low, verdict.ci_high)
 
 
 def _cell_table(cells: pl.DataFrame, manifest: Mapping[str, Any]) -> str:

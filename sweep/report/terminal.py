@@ -1,5 +1,6 @@
 """The answer as plain text for a terminal: the sentence, the verdicts and a table of cells. ASCII, no colour needed."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -7,16 +8,17 @@ import polars as pl
 
 from sweep.report.claims import Verdict
 from sweep.report.stats import axis_columns
-from sweep.report.words import at, axis_value, number, sentence, with_interval
+from sweep.report.words import at, axis_value, number, plural, sentence, verdict_estimate, with_interval
 
-MOST_ROWS = 40
+MOST_ROWS = 40  # of the table of cells
+MOST_VERDICTS = 12  # shown one by one
 
 
 def summary_text(frame: pl.DataFrame, manifest: Mapping[str, Any], verdicts: Sequence[Verdict]) -> str:
-    """Title, answer, verdicts and cells of a results folder."""
+    """Title, answer, cells and verdicts of a results folder."""
     parts = [manifest["title"], sentence(frame, manifest, verdicts), cells_text(frame, manifest)]
     if verdicts:
-        parts.append(verdicts_text(verdicts))
+        parts.append(verdicts_text(verdicts) if len(verdicts) <= MOST_VERDICTS else _counted(verdicts))
     return "\n\n".join(part for part in parts if part)
 
 
@@ -25,6 +27,18 @@ def verdicts_text(verdicts: Sequence[Verdict]) -> str:
     if not verdicts:
         return "The study makes no claims."
     return "\n".join(line for verdict in verdicts for line in _verdict_lines(verdict))
+
+
+def _counted(verdicts: Sequence[Verdict]) -> str:
+    """A line for each claim: in how many cells it holds, fails or is undecided."""
+    found: dict[str, Counter[str]] = {}
+    for verdict in verdicts:
+        found.setdefault(verdict.text, Counter())[verdict.verdict] += 1
+    lines = [
+        f"{text}: " + ", ".join(f"{outcome} in {plural(n, 'cell')}" for outcome, n in counts.items())
+        for text, counts in found.items()
+    ]
+    return "\n".join([*lines, "Each cell: sweep check, or the page."])
 
 
 def cells_text(frame: pl.DataFrame, manifest: Mapping[str, Any]) -> str:
@@ -64,12 +78,8 @@ def _figure(value: float | None) -> str:
 
 def _verdict_lines(verdict: Verdict) -> list[str]:
     where = f" ({at(verdict.axes)})" if verdict.axes else ""
-    if verdict.estimate is None:
-        figures = "too few workloads to say"
-    else:
-        figures = f"estimate {with_interval(verdict.estimate, verdict.ci_low, verdict.ci_high)}"
     worst = ", ".join(map(str, verdict.worst_replicates))
     return [
         f"{verdict.verdict.upper():9}  {verdict.text}{where}",
-        f"           {verdict.metric} {verdict.condition}: {figures}; worst replicates {worst or 'none'}",
+        f"           {verdict.metric} {verdict.condition}: {verdict_estimate(verdict)}; worst replicates {worst or 'none'}",
     ]

@@ -94,6 +94,14 @@ def with_interval(estimate: float | None, low: float | None, high: float | None,
     return f"{number(estimate, decimals)} ({what}{number(low, decimals)} to {number(high, decimals)})"
 
 
+def verdict_estimate(verdict: Verdict) -> str:
+    """The estimate of a verdict with its interval; a share of the workloads in per cent."""
+    if verdict.estimate is None:
+        return "no result"
+    shown = share_with_interval if "workload" in verdict.condition else with_interval
+    return shown(verdict.estimate, verdict.ci_low, verdict.ci_high)
+
+
 def share_with_interval(share: float | None, low: float | None, high: float | None, what: str = "") -> str:
     """A share with its interval in per cent, such as "24.0 % (23.1 to 24.8 %)"; none and all are said exactly."""
     if share is None or low is None or high is None:
