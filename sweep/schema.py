@@ -6,12 +6,12 @@ Axes are in `axes`; what ties the tables of a file together (a claim and the col
 import re
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Discriminator, Field, PlainValidator, Tag, model_validator
+from pydantic import Discriminator, Field, PlainValidator, PrivateAttr, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
 from sweep.model.distributions import Distribution
-from sweep.model.memory import requests_that_fit
-from sweep.units import format_bytes, parse_bytes
+from sweep.server_memory import MemorySpec
+from sweep.strict import LARGEST_INTEGER, Strict
 
 ALWAYS = (
     "output_tokens",
@@ -28,32 +28,10 @@ METRICS = (*ALWAYS, *EXTRA)
 MOST_REQUESTS = 100_000_000
 MOST_SLOTS = 1_000_000
 MOST_REPLICATES = 1_000_000_000
-LARGEST_INTEGER = 2**63 - 1
 
 Text = Annotated[str, Field(min_length=1)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 Replicates = Annotated[int, Field(ge=1, le=MOST_REPLICATES)]
-
-
-class Strict(BaseModel):
-    """A table of a study file: unknown keys, quoted numbers, booleans for numbers, nan and inf are refused."""
-
-    model_config = ConfigDict(
-        strict=True, frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True
-    )
-
-
-def _bytes_text(value: Any) -> str:
-    """The text as given, when it is a quantity of bytes that is at least one and fits 64 bits."""
-    if not isinstance(value, str):
-        raise PydanticCustomError("bytes", 'must be text with a unit, such as "64 GiB"')
-    try:
-        count = parse_bytes(value)  # its InputError, a ValueError, becomes the fault
-    except OverflowError:
-        count = LARGEST_INTEGER + 1
-    if not 0 < count <= LARGEST_INTEGER:
-        raise PydanticCustomError("bytes", "must be at least 1 B and less than 2^63 B")
-    return value
 
 
 def _slots(value: Any) -> int | str:
@@ -70,9 +48,6 @@ def _half_width(value: Any) -> int | float | str:
     raise PydanticCustomError("half_width", 'must be a number above 0, or a share of the mean such as "1 %"')
 
 
-Bytes = Annotated[str, PlainValidator(_bytes_text, json_schema_input_type=str)]
-
-
 class WorkloadSpec(Strict):
     """What arrives: requests that all wait at the start, and how long their outputs are."""
 
@@ -80,15 +55,6 @@ class WorkloadSpec(Strict):
     """Requests of one workload."""
     output: Distribution
     """Output lengths, in tokens."""
-
-
-class MemorySpec(Strict):
-    """Memory that the KV cache may take."""
-
-    budget: Bytes
-    """Memory for the KV cache of all running requests, such as "64 GiB"."""
-    kv_per_token: Bytes
-    """KV cache of one token, such as "512 KiB"."""
 
 
 class ServerSpec(Strict):
@@ -102,6 +68,7 @@ class ServerSpec(Strict):
     """Length of a step in milliseconds; without it nothing is measured in seconds."""
     memory: MemorySpec | None = None
     """Needed for slots = "memory"."""
+    _fit: int = PrivateAttr(0)
 
     @model_validator(mode="after")
     def _memory_is_known(self) -> Self:
@@ -109,8 +76,11 @@ class ServerSpec(Strict):
             missing = [key for key in ("context", "memory") if getattr(self, key) is None]
             if missing:
                 raise ValueError(f'slots = "memory" needs {" and ".join(missing)} here')
-            if slots_of(self) > MOST_SLOTS:
-                raise ValueError(f"{slots_of(self):,} requests fit in memory, more than {MOST_SLOTS:,} slots")
+            assert self.memory is not None
+            assert self.context is not None
+            self._fit = self.memory.requests(self.context)
+            if self._fit > MOST_SLOTS:
+                raise ValueError(f"{self._fit:,} requests fit in memory, more than {MOST_SLOTS:,} slots")
         return self
 
 
@@ -201,7 +171,7 @@ class Claim(Strict):
     """How far from `equals` a value may be; left out: not at all, which only of = "every" can mean."""
     of: Of = "mean"
     """What is bounded: the mean over workloads, every workload, a share of them, or a percentile."""
-    where: dict[str, Any] = {}
+    where: dict[str, Any] = Field({})
     """Column = value, or a list of values: the cells it speaks of. Left out: all, a verdict for each."""
 
     @model_validator(mode="after")
@@ -250,11 +220,11 @@ class StudyFile(Strict):
         tuple[Literal["longest_output_tokens", "static_s", "continuous_s", "multiple_s"], ...], Field(strict=False)
     ] = ()
     """Metrics to keep beside those of every study."""
-    workload: dict[str, Any] = {}
+    workload: dict[str, Any] = Field({})
     """What arrives."""
-    server: dict[str, Any] = {}
+    server: dict[str, Any] = Field({})
     """What serves."""
-    grid: dict[str, Any] = {}
+    grid: dict[str, Any] = Field({})
     """Dotted path into the study = values: the cells are the product of all axes."""
     claims: Annotated[tuple[Claim, ...], Field(strict=False)] = ()
     """Sentences to check."""
@@ -264,17 +234,11 @@ class StudyFile(Strict):
 
 def slots_of(server: ServerSpec) -> int:
     """The slots there are; with slots = "memory" the requests that fit, 0 when not even one does."""
-    if isinstance(server.slots, int):
-        return server.slots
-    assert server.memory is not None
-    assert server.context is not None
-    budget, per_token = parse_bytes(server.memory.budget), parse_bytes(server.memory.kv_per_token)
-    return requests_that_fit(budget, server.context, per_token)
+    return server.slots if isinstance(server.slots, int) else server._fit
 
 
 def no_slot(server: ServerSpec) -> str:
     """Why not even one request fits in memory."""
     assert server.memory is not None
     assert server.context is not None
-    needed = format_bytes(server.context * parse_bytes(server.memory.kv_per_token))
-    return f"a request of {server.context:,} tokens needs {needed}, the budget is {server.memory.budget}"
+    return server.memory.why_none(server.context)

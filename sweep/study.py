@@ -150,7 +150,14 @@ def study_hash_parts(study: Study) -> dict[str, Any]:
         "server": study.server,
         "axes": axes,
         "measure": list(study.measure),
+        **_slots_found(study),
     }
+
+
+def _slots_found(study: Study) -> dict[str, Any]:
+    """The slots of each cell where they follow from memory: the package's facts on models and GPUs may change."""
+    by_memory = study.server.get("slots") == "memory"
+    return {"slots_found": [slots_of(setting.server) for setting in study.resolved]} if by_memory else {}
 
 
 def plain(study: Study) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from sweep.model.layers import LayerGroup
 from sweep.model.memory import (
     bytes_per_token,
     bytes_per_token_windows_full,
+    clashes,
     explain,
     fit,
     held_bytes,
@@ -620,6 +621,8 @@ def test_a_name_may_have_its_organisation_any_case_and_an_unambiguous_beginning(
     for unknown in ("Llama-9", "someone/gpt2", "a\0b", "x" * 5000, ""):
         with pytest.raises(ModelError, match="is neither a file nor known"):
             read_model(unknown)
+    with pytest.raises(ModelError, match="did you mean DeepSeek-V3\\?"):
+        read_model("deepseek-ai/deepseekv3")
 
 
 def test_what_was_read_and_what_assumed_is_told(tmp_path: Path) -> None:
@@ -742,8 +745,10 @@ def test_a_gpu_is_known_by_name_by_an_unambiguous_part_of_it_or_by_its_size() ->
     assert read_gpu("80 GB").memory_bytes == 80 * 10**9
     with pytest.raises(ModelError, match="may be H100-PCIe-80GB or H100-SXM-80GB"):
         read_gpu("H100")
-    with pytest.raises(ModelError, match=r"is not known; use one of T4, .*or a size"):
-        read_gpu("RTX-9999")
+    with pytest.raises(ModelError, match=r"is not known; use one of T4, .*or give a size"):
+        read_gpu("abacus")
+    with pytest.raises(ModelError, match="is not known; did you mean RTX-4090\\?"):
+        read_gpu("RTX-4900")
     for size in ("80", "0 GiB", "80 XB", "9e99 GiB"):
         with pytest.raises(InputError):
             read_gpu(size)
@@ -819,7 +824,36 @@ def test_weights_that_do_not_fit_leave_room_for_no_request() -> None:
     answer = memory_answer(read_model("Llama-3.1-70B"), read_gpu("L4"))
     assert answer["budget_bytes"] < 0
     assert {row["requests_that_fit"] for row in answer["table"]} == {0}
-    assert answer["explanation"][-1] == "= nothing for keys and values"
+    assert answer["budget_explanation"][-1] == "= nothing for keys and values"
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"model", "gpu", "gpus", "kv_dtype", "weights", "utilisation"}, []),
+        ({"kv_per_token", "budget"}, []),
+        ({"kv_per_token", "gpu", "gpus", "weights"}, []),
+        ({"model"}, ["give gpu or budget, one of them is needed"]),
+        ({"model", "kv_per_token", "gpu"}, ["give model or kv_per_token, not both"]),
+        (
+            {"gpu", "budget"},
+            ["give model or kv_per_token, one of them is needed", "give gpu or budget, not both"],
+        ),
+        (
+            {"kv_per_token", "budget", "kv_dtype", "overhead", "weights", "gpus"},
+            [
+                "kv_per_token is given by hand, so kv_dtype would have no effect",
+                "budget is given by hand, so overhead, weights would have no effect",
+                "gpus would have no effect, both memories are given by hand",
+            ],
+        ),
+        ({"model", "gpu", "weights", "weight_dtype"}, ["give weights or weight_dtype, not both"]),
+    ],
+)
+def test_settings_that_contradict_each_other_or_would_do_nothing_are_told_all_at_once(
+    given: set[str], words: list[str]
+) -> None:
+    assert clashes(given, budget_needed=True) == words
 
 
 def test_unknown_types_are_refused_by_name() -> None:

@@ -1,5 +1,6 @@
 """Memory of GPUs, and what of it is left for keys and values: the budget, with every term of the sum."""
 
+import difflib
 import json
 import math
 import re
@@ -73,8 +74,10 @@ def read_gpu(name_or_size: str) -> Gpu:
         return found[0]
     if found:
         raise ModelError(f'GPU "{text}" may be {" or ".join(gpu.name for gpu in found)}; name one')
-    names = ", ".join(gpu.name for gpu in built_in_gpus())
-    raise ModelError(f'GPU "{text[:60]}" is not known; use one of {names}, or a size such as "80 GiB"')
+    names = [gpu.name for gpu in built_in_gpus()]
+    near = difflib.get_close_matches(text.upper()[:60], names, 1)
+    hint = f"did you mean {near[0]}? Or" if near else f"use one of {', '.join(names)}, or"
+    raise ModelError(f'GPU "{text[:60]}" is not known; {hint} give a size, such as "80 GiB"')
 
 
 def budget(gpu: Gpu, gpus: int, weight_bytes: int, utilisation: float = UTILISATION, overhead_bytes: int = 0) -> Budget:

@@ -4,7 +4,7 @@ Bytes are of keys and values alone: what a server rounds up to whole blocks, sca
 layers are not counted.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from sweep.errors import InputError
@@ -102,6 +102,32 @@ def explain(model: Model, kv_dtype: str = "fp16", gpus: int = 1, trim_windows: b
     return tuple(lines)
 
 
+def clashes(given: Collection[str], *, budget_needed: bool, called: Callable[[str], str] = str) -> list[str]:
+    """What cannot stand together, or is missing, among the settings that are given by name; each in words.
+
+    budget_needed : whether one of budget and gpu has to be there. called : how the caller writes a setting's name.
+    """
+    has = set(given).__contains__
+    faults = [
+        f"give {called(one)} or {called(other)}, {'not both' if has(one) else 'one of them is needed'}"
+        for one, other, needed in (("model", "kv_per_token", True), ("gpu", "budget", budget_needed))
+        if has(one) == has(other) and (needed or has(one))
+    ]
+    idle = {
+        "kv_per_token": ("kv_dtype", "trim_windows"),
+        "budget": ("overhead", "utilisation", "weights", "weight_dtype"),
+    }
+    for by_hand, others in idle.items():
+        names = ", ".join(called(name) for name in others if has(name))
+        if has(by_hand) and names:
+            faults.append(f"{called(by_hand)} is given by hand, so {names} would have no effect")
+    if has("kv_per_token") and has("budget") and has("gpus"):
+        faults.append(f"{called('gpus')} would have no effect, both memories are given by hand")
+    if has("weights") and has("weight_dtype"):
+        faults.append(f"give {called('weights')} or {called('weight_dtype')}, not both")
+    return faults
+
+
 def memory_answer(
     model: Model,
     gpu: Gpu | None = None,
@@ -145,7 +171,8 @@ def memory_answer(
         "budget_bytes": left,
         "budget_terms": terms._asdict() if terms else None,
         "layer_groups": [group._asdict() for group in model.groups],
-        "explanation": [*explain(model, kv_dtype, gpus, trim_windows), *_budget_lines(terms, budget_bytes)],
+        "explanation": list(explain(model, kv_dtype, gpus, trim_windows)),
+        "budget_explanation": list(_budget_lines(terms, budget_bytes)),
         "keys_read": list(model.keys_read),
         "assumed": [*model.assumed, _about_weights(model, known, weights, weight_dtype)],
         "table": [_row(model, left, context, held) for context in contexts],

@@ -1,5 +1,6 @@
 """Models by name, by file or by hand: the few numbers that memory needs to know of one."""
 
+import difflib
 import json
 from functools import cache
 from importlib.resources import files
@@ -15,6 +16,7 @@ from sweep.units import format_bytes
 WEIGHT_BITS = {"fp32": 32, "fp16": 16, "bf16": 16, "fp8": 8, "int8": 8, "int4": 4}
 PLAIN_WEIGHTS = "bf16"
 MOST_BYTES_PER_TOKEN = 2**40
+LIKE_ENOUGH = 0.7  # of 1: what a slip of the pen leaves of a name
 
 
 class Model(NamedTuple):
@@ -41,14 +43,22 @@ def read_model(name_or_path: str | Path) -> Model:
     exact = _named(text, whole=True)
     if exact:
         return exact[0]
-    if text.endswith(".json") or _exists(text):
+    if is_config_path(text):
         return _from_config(read_config(text))
     found = _named(text, whole=False)
     if len(found) == 1:
         return found[0]
-    names = ", ".join(model.name for model in found or built_in_models())
-    problem = "may be several" if found else "is neither a file nor known"
-    raise ModelError(f'model "{text[:80]}" {problem}; give the path of a config.json, or one of {names}')
+    if found:
+        raise ModelError(f'model "{text}" may be several: {", ".join(model.name for model in found)}; name one')
+    near = _near(text)
+    hint = f"did you mean {near}?" if near else "give the path of a config.json, or a name that `sweep list models` has"
+    raise ModelError(f'model "{text[:80]}" is neither a file nor known; {hint}')
+
+
+def is_config_path(name_or_path: str) -> bool:
+    """Whether this is read as a path: it ends so or is one, and no built-in model has this name."""
+    is_path = name_or_path.endswith(".json") or _exists(name_or_path)
+    return is_path and not _named(name_or_path, whole=True)
 
 
 def model_by_hand(bytes_per_token: int) -> Model:
@@ -116,6 +126,17 @@ def _named(text: str, whole: bool) -> list[Model]:
         if organisation in ("", model.organisation.lower())
         and (model.name.lower() == name if whole else model.name.lower().startswith(f"{name}-"))
     ]
+
+
+def _near(text: str) -> str | None:
+    """The built-in name that begins most like this one, if any does."""
+    asked = text.lower().replace("--", "/").rpartition("/")[2][:100]
+
+    def likeness(model: Model) -> float:
+        return difflib.SequenceMatcher(None, asked, model.name.lower()[: len(asked) + 1]).ratio()
+
+    nearest = max(built_in_models(), key=likeness)
+    return nearest.name if likeness(nearest) > LIKE_ENOUGH else None
 
 
 def _exists(text: str) -> bool:
