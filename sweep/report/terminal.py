@@ -79,7 +79,8 @@ def _figure(value: float | None) -> str:
 def _verdict_lines(verdict: Verdict) -> list[str]:
     where = f" ({at(verdict.axes)})" if verdict.axes else ""
     worst = ", ".join(map(str, verdict.worst_replicates))
+    figures = f"{verdict.metric} {verdict.condition}: {verdict_estimate(verdict)}"
     return [
         f"{verdict.verdict.upper():9}  {verdict.text}{where}",
-        f"           {verdict.metric} {verdict.condition}: {verdict_estimate(verdict)}; worst replicates {worst or 'none'}",
+        f"           {figures}; worst replicates {worst or 'none'}",
     ]
