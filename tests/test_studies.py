@@ -1,0 +1,122 @@
+"""Every study of the project runs, asks something, and finds at least one belief that fails."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import sweep
+from sweep.api import Results
+from sweep.report.figures import wished
+from sweep.study import read_study
+
+STUDIES = sorted((Path(__file__).parents[1] / "studies").glob("*.toml"))
+REPLICATES = 300
+NAMES = {
+    "context",
+    "control",
+    "distributions",
+    "five_x",
+    "lab",
+    "lab_seeds",
+    "long_share",
+    "queue_depth",
+    "slots",
+    "variance",
+}
+
+every_study = pytest.mark.parametrize("path", STUDIES, ids=lambda path: path.stem)
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Results]:
+    """All studies, run with few workloads; the lab's one workload is all there is of that study."""
+    return {path: run_small(path, tmp_path_factory.mktemp(path.stem)) for path in STUDIES}
+
+
+def run_small(path: Path, folder: Path) -> Results:
+    replicates = 1 if path.stem == "lab" else REPLICATES
+    return sweep.run(read_study(path, replicates=replicates), folder / "results", report=False)
+
+
+def test_the_studies_that_the_documents_speak_of_are_there() -> None:
+    assert {path.stem for path in STUDIES} >= NAMES
+
+
+@every_study
+def test_a_study_opens_with_its_question_in_words(path: Path) -> None:
+    head = path.read_text(encoding="utf-8").split("title =")[0].splitlines()
+    assert all(line.startswith("#") for line in head)
+    assert head[0].endswith("?")
+    assert len([line for line in head if len(line) > 1]) >= 3  # the question, and what comes out
+
+
+@every_study
+def test_a_study_has_a_title_and_a_question(path: Path) -> None:
+    document = tomllib.loads(path.read_text(encoding="utf-8"))
+    assert document["title"]
+    assert document["question"].endswith("?")
+
+
+@every_study
+def test_every_cell_of_a_study_runs(path: Path, results: dict[Path, Results]) -> None:
+    cells = results[path].cells
+    assert cells["error"].null_count() == len(cells)
+    assert cells["multiple_mean"].null_count() == 0
+
+
+@every_study
+def test_every_claim_gets_a_verdict_in_every_cell_it_speaks_of(path: Path, results: dict[Path, Results]) -> None:
+    asked = [(claim["text"], cell) for claim in results[path].manifest["claims"] for cell in claim["cells"]]
+    assert [(verdict.text, verdict.cell) for verdict in results[path].check()] == asked
+    assert asked
+
+
+@every_study
+def test_a_study_has_a_claim_that_holds_and_a_belief_that_fails(path: Path, results: dict[Path, Results]) -> None:
+    outcomes: dict[str, set[str]] = {}
+    for verdict in results[path].check():
+        outcomes.setdefault(verdict.text, set()).add(verdict.verdict)
+    assert {"holds"} in outcomes.values()
+    assert any("fails" in found for found in outcomes.values())
+
+
+@every_study
+def test_the_charts_that_a_study_asks_for_can_all_be_drawn(path: Path, results: dict[Path, Results]) -> None:
+    asked = results[path].manifest["charts"]
+    assert len(wished(results[path].manifest)) == len(asked) if asked else wished(results[path].manifest)
+
+
+def multiples(results: dict[Path, Results], name: str) -> dict[tuple[float | str, ...], float]:
+    """The mean multiple of each cell by its axis values."""
+    path = next(path for path in STUDIES if path.stem == name)
+    means = results[path].cells["multiple_mean"]
+    return {tuple(c["axes"].values()): means[c["cell"]] for c in results[path].manifest["cells"]}
+
+
+def test_the_multiple_is_largest_neither_at_few_slots_nor_at_many(results: dict[Path, Results]) -> None:
+    by_slots = multiples(results, "slots")
+    assert max(by_slots, key=by_slots.__getitem__) in {(16,), (32,)}
+    assert by_slots[1024,] == 1
+
+
+def test_the_multiple_rises_with_the_depth_of_the_queue(results: dict[Path, Results]) -> None:
+    by_requests = list(multiples(results, "queue_depth").values())
+    assert by_requests == sorted(by_requests)
+
+
+def test_the_multiple_peaks_where_one_request_in_ten_is_long(results: dict[Path, Results]) -> None:
+    at_16 = {share: mean for (share, slots), mean in multiples(results, "long_share").items() if slots == 16}
+    assert max(at_16, key=at_16.__getitem__) == 0.1
+
+
+def test_the_requests_that_fit_halve_as_the_context_doubles(results: dict[Path, Results]) -> None:
+    path = next(path for path in STUDIES if path.stem == "context")
+    assert results[path].cells["slots"].to_list() == [256, 128, 64, 32, 16, 8, 4]
+
+
+def test_shapes_of_equal_mean_and_cv_are_drawn_with_that_mean_and_cv(results: dict[Path, Results]) -> None:
+    path = next(path for path in STUDIES if path.stem == "distributions")
+    cells = results[path].cells
+    assert cells["realised_output_mean"].to_list() == pytest.approx([100] * len(cells), abs=0.1)
+    assert cells["realised_output_cv"].to_list() == pytest.approx([1.5] * len(cells), abs=0.01)
