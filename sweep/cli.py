@@ -36,8 +36,13 @@ def main() -> None:
     try:
         app()
     except SweepError as error:
-        for line in error.lines:
-            print(_printable(line), file=sys.stderr)
+        _say(*error.lines)
+        sys.exit(2)
+    except BrokenPipeError:  # whoever read our output has seen enough
+        sys.stdout = None  # type: ignore[assignment]
+        sys.exit(0)
+    except OSError as error:
+        _say(f"{error.filename or 'sweep'}: {error.strerror or error}")
         sys.exit(2)
 
 
@@ -83,16 +88,20 @@ def run(
     console = stderr_console(quiet=quiet)
     read = [read_study(path, changes=changes or [], seed=seed, replicates=replicates) for path in studies]
     folders = _folders(studies, out)
-    failed = False
+    status = 0
     for study, path, folder in zip(read, studies, folders, strict=True):
         if dry_run:
             from sweep.api import plan
 
             print(_printable(plan(study, folder)))
             continue
-        results = _run_one(study, path, folder, console, jobs=jobs, fresh=fresh, report=not no_report)
-        failed |= results.cells["error"].is_not_null().any()
-    raise typer.Exit(int(failed))
+        try:
+            results = _run_one(study, path, folder, console, jobs=jobs, fresh=fresh, report=not no_report)
+            status = max(status, int(results.cells["error"].is_not_null().any()))
+        except SweepError as error:  # the other studies go on
+            _say(*error.lines)
+            status = 2
+    raise typer.Exit(status)
 
 
 def _folders(studies: list[Path], out: Path | None) -> list[Path]:
@@ -122,6 +131,7 @@ def _run_one(
         console.print(f"interrupted; what was finished is in {folder}, run the same command to go on", markup=False)
         raise typer.Exit(130) from None
     _print_results(results, report)
+    _say_what_is_amiss(results)
     return results
 
 
@@ -133,27 +143,80 @@ def _print_results(results: "Results", report: bool) -> None:
         print(f"Page: {_printable(str(results.folder / 'report.html'))}")
 
 
+def _say_what_is_amiss(results: "Results") -> bool:
+    """Says on stderr what failed and which shards are damaged; whether there was anything to say."""
+    for failure in results.failures:
+        met = f"replicates {failure['first']:,} to {failure['stop'] - 1:,}"
+        more = f" and {failure['chunks'] - 1:,} chunks more" if failure["chunks"] > 1 else ""
+        _say(f"cell {failure['cell']} failed at {met}{more}: {failure['error']}")
+    for name in results.damaged:
+        _say(f"{results.folder / name}: is damaged and left out; run the study again to simulate it again")
+    return bool(results.failures or results.damaged)
+
+
+def _say(*lines: str) -> None:
+    """Prints lines on stderr, as it can show them."""
+    for line in lines:
+        print(_printable(line), file=sys.stderr)
+
+
 @app.command()
 def report(folder: Folder) -> None:
     """Make the summary, the charts and the page again, from a results folder alone."""
     from sweep import api
 
-    print(_printable(str(api.read(folder).report())))
+    results = api.read(folder)
+    print(_printable(str(results.report())))
+    raise typer.Exit(int(_say_what_is_amiss(results)))
 
 
 @app.command()
 def check(folder: Folder, json: Json = False) -> None:
     """Give the verdict on each claim of a results folder: holds, fails or undecided.
 
-    Exit status 0 when all hold, 1 when one fails, 3 when none fails but one is undecided.
+    Exit status 0 when all hold, 1 when one fails, 3 when none fails but one is undecided; 1 where shards are damaged.
     """
+    from json import dumps
+
     from sweep import api
     from sweep.report.claims import as_json, exit_status
     from sweep.report.terminal import verdicts_text
 
-    verdicts = api.read(folder).check()
-    print(as_json(verdicts) if json else _printable(verdicts_text(verdicts)))
-    raise typer.Exit(exit_status(verdicts))
+    results = api.read(folder)
+    verdicts = results.check()
+    print(dumps(as_json(verdicts), indent=1) if json else _printable(verdicts_text(verdicts)))
+    amiss = _say_what_is_amiss(results)
+    raise typer.Exit(1 if amiss else exit_status(verdicts))
+
+
+@app.command()
+def gallery(
+    studies: Annotated[list[Path], typer.Argument(metavar="STUDY...", help="Study files.", show_default=False)],
+    out: Annotated[
+        Path, typer.Option("-o", "--out", help="Folder of the page, README.md, and of gallery/ with the pictures.")
+    ] = Path("results"),
+    replicates: Annotated[int | None, typer.Option(min=1, help="Workloads a cell, instead of the studies'.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Threads; one for each usable core unless given.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing on stderr but errors.")] = False,
+) -> None:
+    """Run studies afresh and make a page of them: the picture, the answer and the verdicts of each.
+
+    Example: sweep gallery studies/*.toml
+    """
+    from sweep.gallery import make
+    from sweep.progress import Reporter, stderr_console
+
+    console = stderr_console(quiet=quiet)
+    with Reporter(console) as reporter:
+        page = make(
+            studies,
+            out,
+            replicates=replicates,
+            jobs=jobs,
+            watch=reporter,
+            start=lambda path: console.print(str(path), style="dim", markup=False),
+        )
+    print(_printable(str(page)))
 
 
 @app.command()
@@ -199,6 +262,34 @@ def replay(
 
 
 @app.command()
+def new(
+    file: Annotated[
+        Path | None, typer.Argument(help="File to write; printed unless given.", show_default=False)
+    ] = None,
+) -> None:
+    """Write a commented study to start from, as in `sweep new my_study.toml`."""
+    from sweep.describe import new_study, write_new
+
+    if file is None:
+        print(new_study(), end="")
+    else:
+        write_new(file)
+        print(f"{file} and its schema are written; next: sweep run {file}")
+
+
+@app.command()
+def schema(
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print the page docs/study.md instead.")] = False,
+) -> None:
+    """Print the JSON schema of study files, for editors."""
+    import json
+
+    from sweep import describe
+
+    print(describe.markdown() if markdown else json.dumps(describe.json_schema(), indent=2))
+
+
+@app.command()
 def lab(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the workload.")] = 37,
     predict: Annotated[
@@ -215,6 +306,86 @@ def lab(
 
     width = min(shutil.get_terminal_size().columns, 80)
     print(text(seed, predict, width), end="")
+
+
+@app.command()
+def memory(
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME|config.json", help="A built-in model, or a configuration file.")
+    ] = None,
+    gpu: Annotated[
+        str | None, typer.Option(metavar="NAME|SIZE", help='A built-in GPU, or the memory of one such as "80 GiB".')
+    ] = None,
+    gpus: Annotated[
+        int | None, typer.Option(help="GPUs that share the model, 1 unless given; KV heads are split over them.")
+    ] = None,
+    kv_dtype: Annotated[
+        str | None, typer.Option(help="Type of keys and values: fp16, bf16 or fp8; fp16 unless given.")
+    ] = None,
+    context: Annotated[
+        str | None, typer.Option(help="Tokens of a request, with commas; 512 to 131,072 unless given.")
+    ] = None,
+    utilisation: Annotated[
+        float | None, typer.Option(help="Share of a GPU's memory that the server takes, 0.9 unless given.")
+    ] = None,
+    overhead: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Memory for other things, on all GPUs; none unless given.")
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option(metavar="SIZE", help='Memory for keys and values, such as "64 GiB", instead of --gpu.')
+    ] = None,
+    weights: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Memory of the weights, instead of what the parameters give.")
+    ] = None,
+    weight_dtype: Annotated[
+        str | None, typer.Option(help="Type of the weights: fp32, fp16, bf16, fp8, int8 or int4.")
+    ] = None,
+    kv_per_token: Annotated[
+        str | None, typer.Option(metavar="SIZE", help='KV cache of a token, such as "512 KiB", instead of --model.')
+    ] = None,
+    shared_prefix: Annotated[
+        int, typer.Option(help="Tokens at the start of every request that are the same, held once for all.")
+    ] = 0,
+    no_trim_windows: Annotated[
+        bool, typer.Option("--no-trim-windows", help="Layers with a sliding window keep every token all the same.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Say what the KV cache of a request takes, and how many requests fit beside the weights.
+
+    Example: sweep memory --model Llama-3.1-8B-Instruct --gpu A100-SXM-80GB --context 2048,8192
+    """
+    from sweep.memory_text import Asked, answer, as_json, text
+
+    contexts = _whole_numbers(context, "--context") if context is not None else None
+    found = answer(
+        Asked(
+            model=model,
+            kv_per_token=kv_per_token,
+            gpu=gpu,
+            gpus=gpus,
+            budget=budget,
+            kv_dtype=kv_dtype,
+            context=contexts,
+            utilisation=utilisation,
+            overhead=overhead,
+            weights=weights,
+            weight_dtype=weight_dtype,
+            shared_prefix=shared_prefix,
+            no_trim_windows=no_trim_windows,
+        )
+    )
+    print(as_json(found) if json else _printable(text(found, shutil.get_terminal_size().columns)))
+
+
+@app.command("list")
+def list_built_in(
+    what: Annotated[str, typer.Argument(metavar="models|gpus|distributions|metrics", show_default=False)],
+) -> None:
+    """List what is built in: models and GPUs for memory, distributions of lengths, metrics of a study."""
+    from sweep.listing import text
+
+    print(_printable(text(what)))
 
 
 def _whole_numbers(text: str, option: str) -> list[int]:

@@ -18,7 +18,7 @@ LAYERS = [  # a module imports only from its own line or one above
     ["results"],
     ["machine", "manifest", "workers", "runner", "progress"],
     ["report"],
-    ["api", "lab", "multiple", "replay"],
+    ["api", "describe", "gallery", "lab", "multiple", "replay", "memory_text", "listing"],
     ["cli"],
     ["__main__", "__init__"],
 ]
