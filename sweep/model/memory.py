@@ -11,6 +11,7 @@ from sweep.errors import InputError
 from sweep.model.gpus import UTILISATION, Budget, Gpu, budget, check_gpus
 from sweep.model.layers import LayerGroup
 from sweep.model.models import PLAIN_WEIGHTS, WEIGHT_BITS, Model, model_by_hand, weight_bytes
+from sweep.units import format_bytes
 
 KV_DTYPES = {"fp16": 2, "bf16": 2, "fp8": 1}  # bytes of a number
 CONTEXTS = tuple(512 * 2**power for power in range(9))
@@ -156,6 +157,7 @@ def memory_answer(
         terms = budget(gpu, gpus, known, utilisation, overhead_bytes)
     left = terms.kv_bytes if terms else budget_bytes
     held = (kv_dtype, gpus, shared_prefix, trim_windows)
+    about = _about_weights(model, known, weights, weight_dtype)
     return {
         "model": model.name,
         "bytes_per_token": bytes_per_token(model, kv_dtype),
@@ -172,9 +174,9 @@ def memory_answer(
         "budget_terms": terms._asdict() if terms else None,
         "layer_groups": [group._asdict() for group in model.groups],
         "explanation": list(explain(model, kv_dtype, gpus, trim_windows)),
-        "budget_explanation": list(_budget_lines(terms, budget_bytes)),
+        "budget_explanation": _budget_lines(terms, budget_bytes, gpu),
         "keys_read": list(model.keys_read),
-        "assumed": [*model.assumed, _about_weights(model, known, weights, weight_dtype)],
+        "assumed": [*model.assumed, *([about] if budget_bytes is None else [])],
         "table": [_row(model, left, context, held) for context in contexts],
     }
 
@@ -192,10 +194,12 @@ def _row(model: Model, left: int | None, context: int, held: tuple[str, int, int
     return row
 
 
-def _budget_lines(terms: Budget | None, by_hand: int | None) -> tuple[str, ...]:
+def _budget_lines(terms: Budget | None, by_hand: int | None, gpu: Gpu | None) -> list[str]:
     if terms:
-        return terms.lines()
-    return () if by_hand is None else (f"{by_hand:,} bytes for keys and values, given by hand",)
+        return list(terms.lines())
+    if by_hand is not None:
+        return [f"{format_bytes(by_hand)} for keys and values, given by hand"]
+    return ["unknown, as the weights are"] if gpu else ["unknown without a GPU or a budget"]
 
 
 def _about_weights(model: Model, known: int | None, by_hand: int | None, weight_dtype: str | None) -> str:
@@ -233,5 +237,6 @@ def _product(group: LayerGroup, size: int, gpus: int) -> str:
         f"({group.key_dim} + {group.value_dim}) values",
         f"{size} {'byte' if size == 1 else 'bytes'}",
     ]
+    everywhere = f" on {gpus} GPUs together" if gpus > 1 else ""
     window = f", of the last {group.window:,} tokens" if group.window else ""
-    return f"{' x '.join(factors)} = {_values(group, gpus) * size:,} bytes per token{window}"
+    return f"{' x '.join(factors)} = {_values(group, gpus) * size:,} bytes per token{everywhere}{window}"

@@ -1,0 +1,105 @@
+"""What is built in, for `sweep list`: models, GPUs, distributions and metrics, read from the code's own tables."""
+
+import textwrap
+from collections.abc import Sequence
+from typing import get_args
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from sweep.errors import InputError
+from sweep.faults import closest, shown
+from sweep.model.distributions import Distribution
+from sweep.model.gpus import built_in_gpus
+from sweep.model.memory import bytes_per_token, bytes_per_token_windows_full
+from sweep.model.models import built_in_models
+from sweep.report.words import metric_name
+from sweep.schema import ALWAYS, METRICS
+
+WIDTH = 110
+
+
+def text(what: str) -> str:
+    """The table of what is asked for. Raises InputError where there is none."""
+    tables = {"models": _models, "gpus": _gpus, "distributions": _distributions, "metrics": _metrics}
+    if what not in tables:
+        near = closest(what, tables)
+        hint = f'; did you mean "{near}"?' if near else ""
+        raise InputError(f'list: must be one of {", ".join(tables)}, got "{what}"{hint}')
+    return tables[what]()
+
+
+def _models() -> str:
+    header = ("model", "organisation", "KiB a token", "windows full", "parameters", "packed")
+    rows = [
+        (
+            model.name,
+            model.organisation,
+            f"{bytes_per_token(model) / 1024:,.4g}",
+            f"{bytes_per_token_windows_full(model) / 1024:,.4g}",
+            f"{model.parameters:,}" if model.parameters else "unknown",
+            model.quantised or "-",
+        )
+        for model in built_in_models()
+    ]
+    note = "KV cache in fp16: before any sliding window is full, and once all are. Packed: the weights as published."
+    return f"{_left_aligned(header, rows, 2)}\n\n{note}"
+
+
+def _gpus() -> str:
+    header = ("GPU", "GiB", "named GB", "GB/s", "fp16", "bf16", "fp8", "source")
+    rows = [
+        (
+            gpu.name,
+            _number(None if gpu.memory_bytes is None else gpu.memory_bytes / 2**30),
+            *map(_number, (gpu.vendor_gb, gpu.bandwidth_gb_per_s)),
+            *map(_number, (gpu.dense_fp16_tflops, gpu.dense_bf16_tflops, gpu.dense_fp8_tflops)),
+            gpu.source,
+        )
+        for gpu in built_in_gpus()
+    ]
+    note = "GiB: what the driver reports. fp16, bf16, fp8: 10^12 dense operations a second. -: unknown, or not there."
+    return f"{_left_aligned(header, rows, 1, last_left=True)}\n\n{note}"
+
+
+def _distributions() -> str:
+    kinds = get_args(get_args(Distribution)[0])
+    return "\n".join(_distribution(kind) for kind in kinds)
+
+
+def _distribution(kind: type[BaseModel]) -> str:
+    """A line with the name and the parameters, then what it is."""
+    fields = {name: field for name, field in kind.model_fields.items() if name != "distribution"}
+    (name,) = get_args(kind.model_fields["distribution"].annotation)
+    needed = [key for key, field in fields.items() if field.is_required()]
+    others = [_with_default(key, field) for key, field in fields.items() if not field.is_required()]
+    signature = f"{name}({', '.join([*needed, *others])})"
+    about = " ".join((kind.__doc__ or "").split("\n\n")[0].split())
+    return textwrap.fill(f"{signature}: {about}", WIDTH, subsequent_indent="    ")
+
+
+def _with_default(key: str, field: FieldInfo) -> str:
+    default = field.default
+    return f"[{key}]" if default is None else f"{key} = {shown(default)}"
+
+
+def _metrics() -> str:
+    rows = [(metric, metric_name(metric).title, "" if metric in ALWAYS else "when asked for") for metric in METRICS]
+    return _left_aligned(("metric", "what it is", ""), rows, 3)
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.5g}"
+
+
+def _left_aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: int, *, last_left: bool = False) -> str:
+    """Lines of a table whose first `left` columns, and maybe the last, are words, and the others numbers."""
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    words = {*range(left), *([len(header) - 1] if last_left else [])}
+    return "\n".join(
+        "  ".join(
+            text.ljust(width) if at in words else text.rjust(width)
+            for at, (text, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in (header, *rows)
+    )
