@@ -13,10 +13,11 @@ from sweep.grid import Point, points
 from sweep.manifest import manifest
 from sweep.progress import Silent, scheduled_requests
 from sweep.report.claims import Verdict, check
-from sweep.report.stats import columns_by_cell, mean_interval, write_cells
+from sweep.report.stats import columns_by_cell, mean_interval, summarise, write_cells
 from sweep.results import Store
 from sweep.runner import Watch, chunks
 from sweep.runner import run as fill
+from sweep.status import status
 from sweep.study import Precision, Study, read_study
 
 
@@ -101,8 +102,24 @@ class Results:
     @cached_property
     def cells(self) -> pl.DataFrame:
         """One row for each cell: axis values, estimates with intervals, and what theory says."""
-        path = self.folder / "cells.parquet"
-        return pl.read_parquet(path) if path.exists() else write_cells(self._store)
+        try:
+            return pl.read_parquet(self.folder / "cells.parquet", glob=False)
+        except (OSError, pl.exceptions.PolarsError):  # absent or damaged, and perhaps not ours to write
+            return summarise(self._store)
+
+    @property
+    def damaged(self) -> list[str]:
+        """Shards that are not what was written, by name; left out of everything, and simulated again by `run`."""
+        return self._store.damaged
+
+    @property
+    def failures(self) -> list[dict[str, Any]]:
+        """What failed in the last run: `cell`, `error`, the replicates it first met and the number of `chunks`."""
+        return list(self.manifest.get("failures", ()))
+
+    def status(self) -> dict[str, Any]:
+        """What is done and left, point by point, what failed and what is damaged, as plain data."""
+        return status(self._store)
 
     def check(self) -> list[Verdict]:
         """The verdict on each claim in each cell that it speaks of."""

@@ -38,9 +38,6 @@ def main() -> None:
     except SweepError as error:
         _say(*error.lines)
         sys.exit(2)
-    except BrokenPipeError:  # whoever read our output has seen enough
-        sys.stdout = None  # type: ignore[assignment]
-        sys.exit(0)
     except OSError as error:
         _say(f"{error.filename or 'sweep'}: {error.strerror or error}")
         sys.exit(2)
@@ -167,6 +164,23 @@ def report(folder: Folder) -> None:
 
     results = api.read(folder)
     print(_printable(str(results.report())))
+    raise typer.Exit(int(_say_what_is_amiss(results)))
+
+
+@app.command()
+def status(folder: Folder, json: Json = False) -> None:
+    """Say what a results folder holds, what is left to simulate, and what failed or is damaged.
+
+    Exit status 1 where something failed or is damaged.
+    """
+    from json import dumps
+
+    from sweep import api
+    from sweep.status import text
+
+    results = api.read(folder)
+    state = results.status()
+    print(dumps(state, indent=1) if json else _printable(text(state)))
     raise typer.Exit(int(_say_what_is_amiss(results)))
 
 

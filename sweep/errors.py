@@ -30,3 +30,7 @@ class TraceError(SweepError):
 
 class FolderError(SweepError):
     """A results folder cannot be written, read or continued."""
+
+
+class WorkerError(SweepError):
+    """The workers of an executor cannot do the work that they are given."""

@@ -5,13 +5,14 @@ This is what `results` keeps in manifest.json, so that a report needs neither th
 
 import math
 import platform
+from functools import cache
 from importlib.metadata import version
 from typing import Any
 
 from sweep.grid import Cell, Point
 from sweep.model.lengths import IntegerLengths, integer_lengths, moments
 from sweep.model.theory import exact_static_steps, limit_multiple
-from sweep.results import FORMAT
+from sweep.record import FORMAT
 from sweep.study import Study, plain, study_hash_parts
 
 PACKAGES = ("batch-sweep", "numpy", "numba", "polars", "scipy")
@@ -23,14 +24,21 @@ def manifest(study: Study, points: tuple[Point, ...], keep: str = "rows") -> dic
     return {
         "format": FORMAT,
         "hash": points[0].study,
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in PACKAGES}},
+        "versions": {**versions(), "python": platform.python_version()},
         "keep": keep,
         "depends": {"keep": keep, **study_hash_parts(study)},
         **plain(study),
         "points": [_point(point) for point in points],
         "cells": sorted(cells, key=lambda cell: cell["cell"]),
+        "failures": [],
         "shards": [],
     }
+
+
+@cache
+def versions() -> dict[str, str]:
+    """What the bytes of a shard may depend on, the same for client and workers; of Python not the last number."""
+    return {"python": ".".join(platform.python_version_tuple()[:2]), **{name: version(name) for name in PACKAGES}}
 
 
 def _point(point: Point) -> dict[str, Any]:

@@ -2,19 +2,21 @@
 
     study.toml  manifest.json  replicates/*.parquet  cells.parquet  report.html  charts/
 
-A shard holds the rows of one chunk. It is written beside its name, flushed to disk and renamed, and only then entered
-in the manifest with its checksum, so a run that is killed loses what was in flight and nothing else. What a row means
-is in `schema`; what a cell, a point and a claim are is in the manifest, so a report needs nothing but the folder.
+A shard holds the rows of one chunk, or their sums in summaries/. It is written beside its name, flushed to disk and
+renamed; its name carries the start of its checksum and its metadata say of which study and which replicates it is. So
+a run that is killed loses what was in flight and nothing else: what the manifest does not name yet, or no longer,
+is found by itself. What a row means is in `schema`; what a cell, a point and a claim are is in the manifest.
 """
 
 import hashlib
 import io
-import json
 import os
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from bisect import bisect_left, insort
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -23,8 +25,8 @@ import polars as pl
 from filelock import FileLock, Timeout
 
 from sweep.errors import FolderError
+from sweep.record import NAME, DamagedManifestError, manifest_bytes, read_manifest, refuse_another_study
 
-FORMAT = 1
 COUNTS = ("output_tokens", "static_steps", "continuous_steps", "longest_output_tokens")
 METRICS = (
     "output_tokens",
@@ -34,11 +36,8 @@ METRICS = (
     "static_utilisation",
     "continuous_utilisation",
 )
-_ABSENT = object()
-_SHAPE = {"hash": str, "title": str, "depends": dict}
-_SHAPE |= dict.fromkeys(("measure", "axes", "points", "cells", "claims", "shards"), list)
-_ENTRY = {"file": str, "point": int, "first": int, "stop": int, "sha256": str}
-_SHARD_NAME = re.compile(r"replicates/p(\d{5,})-(\d{12})-(\d{12})\.parquet")
+FOLDERS = {"rows": "replicates", "summary": "summaries"}  # where the shards are, by what is kept
+_SHARD = re.compile(r"p([0-9]{5,10})-([0-9]{12})-([0-9]{12})-([0-9a-f]{16})\.parquet")
 
 
 class Span(NamedTuple):
@@ -63,6 +62,11 @@ def schema(measure: Sequence[str]) -> dict[str, pl.DataType]:
 def to_parquet(columns: Mapping[str, np.ndarray[Any, Any]], measure: Sequence[str], metadata: dict[str, str]) -> bytes:
     """Bytes of a shard with these columns, each (rows,), sorted by cell and replicate; nan becomes null."""
     frame = pl.DataFrame({name: columns[name] for name in schema(measure)}, schema=schema(measure), nan_to_null=True)
+    return shard_bytes(frame, metadata)
+
+
+def shard_bytes(frame: pl.DataFrame, metadata: dict[str, str]) -> bytes:
+    """Bytes of a shard: the frame with the metadata that say where it belongs."""
     sink = io.BytesIO()
     frame.write_parquet(sink, compression="zstd", compression_level=1, metadata=metadata)
     return sink.getvalue()
@@ -79,7 +83,8 @@ def write_whole(path: Path, data: bytes) -> None:
         beside.replace(path)
         _flush_folder(path.parent)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
         raise FolderError(f"{path}: cannot be written: {error.strerror or error}; what was finished is kept") from error
 
 
@@ -94,26 +99,27 @@ def _flush_folder(folder: Path) -> None:
 
 
 class Store:
-    """One results folder. `Store.open` reads it; `Store.writing` also locks it and accepts shards."""
+    """One results folder. `Store.open` reads it; `Store.writing` also locks it and accepts shards.
+
+    damaged : the files that are not what was written, by name; they are simulated again by the next run.
+    """
 
     def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
         self.folder = folder
         self.manifest = manifest
         self.damaged: list[str] = []
-        self._spans: dict[Span, dict[str, Any]] = {}
+        self._by_point: defaultdict[int, dict[int, dict[str, Any]]] = defaultdict(dict)  # first replicate -> entry
+        self._firsts: defaultdict[int, list[int]] = defaultdict(list)  # the same, sorted
+        self._lock: os.stat_result | None = None
         self._entered_at = -np.inf
         self._entering_s = 0.0
-        for entry in manifest["shards"]:
-            span = Span(entry["point"], entry["first"], entry["stop"])
-            if _is_whole(folder, entry, span):
-                self._spans[span] = entry
-            else:
-                self.damaged.append(str(entry["file"]))
+        self._read_entries(manifest["shards"])
+        self._adopt()
 
     @classmethod
     def open(cls, folder: str | Path) -> Self:
         """The folder as it is. Raises FolderError where there is none, or one of another format."""
-        return cls(Path(folder), _read_manifest(Path(folder)))
+        return cls(Path(folder), read_manifest(Path(folder)))
 
     @classmethod
     @contextmanager
@@ -122,25 +128,18 @@ class Store:
 
         Raises FolderError where another run writes here, or where the folder holds a different study.
         """
+        lock = _locked(folder, FOLDERS[manifest.get("keep", "rows")])
         try:
-            (folder / "replicates").mkdir(parents=True, exist_ok=True)
-            lock = FileLock(folder / ".lock")
-            lock.acquire(timeout=0)
-        except Timeout:
-            raise FolderError(f"{folder}: another run is writing here; wait for it, or choose another -o") from None
-        except OSError as error:
-            raise FolderError(f"{folder}: cannot be written: {error.strerror or error}") from error
-        try:
-            if fresh:
-                _clear(folder)
-            elif (folder / "manifest.json").exists():
-                before = _read_manifest(folder)
-                _refuse_another_study(folder, before, manifest)
-                manifest = {**manifest, "shards": before["shards"]}
-            store = cls(folder, manifest)
-            write_whole(folder / "study.toml", source.encode())
-            store.enter()
+            with _said(folder):
+                if fresh:
+                    _clear(folder)
+                store = cls(folder, {**manifest, "failures": [], "shards": _shards_before(folder, manifest)})
+                store._lock = _lock_file(folder).stat()
+                store._sweep_up()
+                write_whole(folder / "study.toml", source.encode())
+                store.enter()
             yield store
+            store._forget_damaged()
             store.enter()
         finally:
             lock.release()
@@ -150,31 +149,54 @@ class Store:
         return self.manifest
 
     def have(self) -> frozenset[Span]:
-        """The spans of replicates whose shards are here, whole and with the checksum that they were entered with."""
-        return frozenset(self._spans)
+        """The spans of replicates whose shards are here, whole and with every cell that can run."""
+        return frozenset(_span(entry) for entry in self._entries() if not entry.get("partial"))
 
-    def put(self, span: Span, payload: bytes) -> None:
-        """Keeps the shard of a span, in place of any shard that it overlaps (the partial one of a shorter run)."""
-        name = _name(span)
-        write_whole(self.folder / name, payload)
-        replaced = [old for old in self._spans if old.point == span.point and span.first <= old.first < span.stop]
-        for old in replaced:
-            del self._spans[old]
+    def put(self, span: Span, payload: bytes, *, partial: bool = False) -> None:
+        """Keeps the shard of a span, in place of any shard that it overlaps (such as that of a shorter run).
+
+        partial : a cell is missing from it, so the next run simulates it again.
+        """
+        self._refuse_another_owner()
         digest = hashlib.sha256(payload).hexdigest()
-        self._spans[span] = {"file": name, **span._asdict(), "bytes": len(payload), "sha256": digest}
-        if not replaced:
+        name = f"{self._shards}/{_name(span, digest)}"
+        write_whole(self.folder / name, payload)
+        replaced = self._overlapped(span)
+        entry = {"file": name, **span._asdict(), "bytes": len(payload), "sha256": digest}
+        self._keep({**entry, "partial": True} if partial else entry)
+        self.damaged = [file for file in self.damaged if file != name]
+        gone = [old["file"] for old in replaced if old["file"] != name]
+        if gone:
+            self.enter()  # before the old file goes: what the manifest names is always there
+            for file in gone:
+                (self.folder / file).unlink(missing_ok=True)
+        else:
             self._enter_now_and_then()
-            return
-        self.enter()  # before the old file goes: what the manifest names is always there
-        for old in replaced:
-            if old != span:
-                (self.folder / _name(old)).unlink(missing_ok=True)
+
+    def fail(self, span: Span, cell: int, reason: str) -> None:
+        """Notes that a cell has no rows for a span, and why; once for each cell and reason, with the chunks it met."""
+        for known in self.manifest["failures"]:
+            if (known["cell"], known["error"]) == (cell, reason):
+                known["chunks"] += 1
+                return
+        at = {"point": span.point, "first": span.first, "stop": span.stop}
+        self.manifest["failures"].append({"cell": cell, "error": reason, "chunks": 1, **at})
+
+    def failed(self) -> dict[int, str]:
+        """Why cells lack rows that were asked for, by cell; all they have is left out of estimates and verdicts."""
+        reasons: dict[int, str] = {}
+        for failure in self.manifest.get("failures", ()):
+            more = f" and {failure['chunks'] - 1:,} chunks more" if failure["chunks"] > 1 else ""
+            where = f"replicates {failure['first']:,} to {failure['stop'] - 1:,}{more}"
+            reasons.setdefault(failure["cell"], f"{failure['error']} ({where})")
+        return reasons
 
     def enter(self) -> None:
-        """Writes the manifest with all shards there are."""
+        """Writes the manifest with all whole shards there are."""
+        self._refuse_another_owner()
         started = time.monotonic()
-        self.manifest["shards"] = [self._spans[span] for span in sorted(self._spans)]
-        write_whole(self.folder / "manifest.json", json.dumps(self.manifest, indent=1, ensure_ascii=False).encode())
+        self.manifest["shards"] = sorted(self._entries(), key=_span)
+        write_whole(self.folder / NAME, manifest_bytes(self.manifest))
         self._entered_at = time.monotonic()
         self._entering_s = self._entered_at - started
 
@@ -185,10 +207,14 @@ class Store:
 
     def shards_of(self, point: int) -> list[Path]:
         """The point's shards in order of replicates."""
-        return [self.folder / self._spans[span]["file"] for span in sorted(self._spans) if span.point == point]
+        return [self.folder / self._by_point[point][first]["file"] for first in self._firsts[point]]
+
+    def spans_of(self, point: int) -> list[Span]:
+        """What the point's shards hold, in order of replicates, those that lack a cell included."""
+        return [_span(self._by_point[point][first]) for first in self._firsts[point]]
 
     def rows(self) -> pl.LazyFrame:
-        """All rows of the folder, sorted by cell and replicate."""
+        """All rows of the folder, sorted by cell and replicate. Raises FolderError where only sums were kept."""
         frames = [self._scan(point["point"]) for point in self.manifest["points"]]
         return pl.concat(frames).sort("cell", "replicate")
 
@@ -197,75 +223,184 @@ class Store:
         return self._scan(point).select("cell", "replicate", *columns).sort("cell", "replicate").collect()
 
     def _scan(self, point: int) -> pl.LazyFrame:
+        if self.keeps == "summary":
+            raise FolderError(f"{self.folder}: holds sums and no rows; run the study into another folder to keep rows")
         shards = self.shards_of(point)
         if not shards:
             return pl.LazyFrame(schema=schema(self.manifest["measure"]))
         wanted = self.manifest["points"][point]["replicates"]
-        return pl.scan_parquet(shards).filter(pl.col("replicate") < wanted)
+        return pl.scan_parquet(shards, glob=False).filter(pl.col("replicate") < wanted)
+
+    @property
+    def keeps(self) -> str:
+        """What the shards hold: rows, or summary."""
+        return str(self.manifest.get("keep", "rows"))
+
+    @property
+    def _shards(self) -> str:
+        return FOLDERS[self.keeps]
+
+    def _entries(self) -> Iterator[dict[str, Any]]:
+        return (entry for shards in self._by_point.values() for entry in shards.values())
+
+    def _keep(self, entry: dict[str, Any]) -> None:
+        for old in self._overlapped(_span(entry)):
+            del self._by_point[entry["point"]][old["first"]]
+            self._firsts[entry["point"]].remove(old["first"])
+        self._by_point[entry["point"]][entry["first"]] = entry
+        insort(self._firsts[entry["point"]], entry["first"])
+
+    def _overlapped(self, span: Span) -> list[dict[str, Any]]:
+        """The entries of the shards that hold a replicate of this span."""
+        firsts, shards = self._firsts[span.point], self._by_point[span.point]
+        place = bisect_left(firsts, span.first)
+        near = firsts[max(place - 1, 0) : bisect_left(firsts, span.stop)]
+        return [shards[first] for first in near if shards[first]["stop"] > span.first]
+
+    def _read_entries(self, entries: Iterable[dict[str, Any]]) -> None:
+        for entry in entries:
+            if _is_whole(self.folder, self._shards, entry):
+                self._keep(entry)
+            else:
+                self.damaged.append(entry["file"])
+
+    def _adopt(self) -> None:
+        """Takes in the whole shards of this study that the manifest does not name: it is written now and then."""
+        named = {entry["file"] for entry in self.manifest["shards"]}
+        for path in _shard_files(self.folder, self._shards):
+            name = f"{self._shards}/{path.name}"
+            if name in named:
+                continue
+            if (found := _self_described(path)) is None:
+                self.damaged.append(name)
+                continue
+            entry, metadata = found
+            cells = sum(cell["error"] is None for cell in self._cells_of(entry["point"]))
+            ours = {"sweep.study": self.manifest["hash"], "sweep.keep": self.keeps, "sweep.cells": str(cells)}
+            longer = all(old["stop"] < entry["stop"] for old in self._overlapped(_span(entry)))
+            if ours.items() <= metadata.items() and longer:
+                self._keep({"file": name, **entry})
+
+    def _cells_of(self, point: int) -> list[dict[str, Any]]:
+        return [cell for cell in self.manifest["cells"] if cell["point"] == point]
+
+    def _sweep_up(self) -> None:
+        """Drops what killed runs left: files half written, and shards that a later one replaced."""
+        kept = {entry["file"] for entry in self._entries()} | set(self.damaged)
+        for path in _shard_files(self.folder, self._shards):
+            if f"{self._shards}/{path.name}" not in kept:
+                path.unlink(missing_ok=True)
+        for path in (self.folder / self._shards).glob(".*.part"):
+            if _SHARD.fullmatch(path.name[1 : -len(".part")]):
+                path.unlink(missing_ok=True)
+
+    def _forget_damaged(self) -> None:
+        """Drops damaged files of replicates that are no longer asked for; the others were simulated again."""
+        for file in self.damaged:
+            if re.fullmatch(rf"{self._shards}/{_SHARD.pattern}", file):
+                (self.folder / file).unlink(missing_ok=True)
+        self.damaged = []
+
+    def _refuse_another_owner(self) -> None:
+        """A folder that was removed, and perhaps made anew by another run, is not ours to write in."""
+        with suppress(OSError):
+            if self._lock is None or os.path.samestat(self._lock, _lock_file(self.folder).stat()):
+                return
+        raise FolderError(f"{self.folder}: was removed or replaced while this run was writing in it; run it again")
 
 
-def _name(span: Span) -> str:
-    return f"replicates/p{span.point:05d}-{span.first:012d}-{span.stop:012d}.parquet"
+def _span(entry: Mapping[str, Any]) -> Span:
+    return Span(entry["point"], entry["first"], entry["stop"])
 
 
-def _is_whole(folder: Path, entry: dict[str, Any], span: Span) -> bool:
+def _name(span: Span, digest: str) -> str:
+    return f"p{span.point:05d}-{span.first:012d}-{span.stop:012d}-{digest[:16]}.parquet"
+
+
+def _is_whole(folder: Path, shards: str, entry: Mapping[str, Any]) -> bool:
     """Whether the shard is where its span says, with the bytes that were entered. A strange name is never opened."""
-    if entry["file"] != _name(span):
+    if entry["file"] != f"{shards}/{_name(_span(entry), entry['sha256'])}":
         return False
+    return bool(_digest(folder / entry["file"]) == entry["sha256"])
+
+
+def _digest(path: Path) -> str | None:
     try:
-        with (folder / entry["file"]).open("rb") as file:
-            return bool(hashlib.file_digest(file, "sha256").hexdigest() == entry["sha256"])
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError:
-        return False
+        return None
 
 
-def _read_manifest(folder: Path) -> dict[str, Any]:
-    path = folder / "manifest.json"
+def _shard_files(folder: Path, shards: str) -> list[Path]:
     try:
-        manifest = json.loads(path.read_bytes())
-    except OSError as error:
-        raise FolderError(f"{path}: {error.strerror or error}; is {folder} a results folder?") from error
-    except (ValueError, RecursionError) as error:
-        raise FolderError(f"{path}: is damaged ({error}); run the study with --fresh") from error
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        found = manifest.get("format") if isinstance(manifest, dict) else None
-        raise FolderError(f"{path}: format {found!r}, while this version reads {FORMAT}; use --fresh or another -o")
-    for key, kind in _SHAPE.items():
-        if not isinstance(manifest.get(key), kind):
-            raise FolderError(f"{path}: is damaged ({key} is not what it should be); run the study with --fresh")
-    for entry in manifest["shards"]:
-        if not isinstance(entry, dict) or any(not isinstance(entry.get(key), kind) for key, kind in _ENTRY.items()):
-            raise FolderError(f"{path}: is damaged (an entry of a shard is not whole); run the study with --fresh")
-    return manifest
+        return sorted(path for path in (folder / shards).iterdir() if _SHARD.fullmatch(path.name))
+    except OSError:
+        return []
 
 
-def _refuse_another_study(folder: Path, before: dict[str, Any], now: dict[str, Any]) -> None:
-    old, new = dict(_flat(before["depends"])), dict(_flat(now["depends"]))
-    differing = [key for key in sorted(old.keys() | new.keys()) if old.get(key, _ABSENT) != new.get(key, _ABSENT)]
-    if differing:
-        changed = [f"  {key}: {_shown(old, key)} there, {_shown(new, key)} now" for key in differing]
-        raise FolderError(
-            f"{folder}: holds another study; use --fresh to drop it, or another -o. It differs in", *changed
-        )
+def _self_described(path: Path) -> tuple[dict[str, Any], dict[str, str]] | None:
+    """The entry and the metadata of a shard whose bytes are those its name speaks of; else None, and it is not read."""
+    point, first, stop, start = _SHARD.fullmatch(path.name).groups()  # type: ignore[union-attr]
+    digest = _digest(path)
+    if digest is None or not digest.startswith(start):
+        return None
+    span = Span(int(point), int(first), int(stop))
+    return {**span._asdict(), "bytes": path.stat().st_size, "sha256": digest}, pl.read_parquet_metadata(path)
 
 
-def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted paths and values of plain data, so that two studies can be compared key by key."""
-    if isinstance(value, dict) and value:
-        for key, inner in value.items():
-            yield from _flat(inner, f"{path}.{key}" if path else str(key))
-    else:
-        yield path, value
+def _lock_file(folder: Path) -> Path:
+    return folder / ".lock"
 
 
-def _shown(flat: dict[str, Any], key: str) -> str:
-    return json.dumps(flat[key], ensure_ascii=True)[:80] if key in flat else "absent"
+def _locked(folder: Path, shards: str) -> FileLock:
+    """The lock of the folder, which is made where there is none; the system lets go of it when a run is killed."""
+    lock = FileLock(_lock_file(folder))
+    try:
+        with _said(folder):
+            (folder / shards).mkdir(parents=True, exist_ok=True)
+            lock.acquire(timeout=0)
+    except Timeout:
+        raise FolderError(f"{folder}: another run is writing here; wait for it, or choose another -o") from None
+    return lock
+
+
+@contextmanager
+def _said(folder: Path) -> Iterator[None]:
+    """What the system refuses inside, as a FolderError; a timeout of the lock is an OSError too, and passes."""
+    try:
+        yield
+    except Timeout:
+        raise
+    except (OSError, NotImplementedError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise FolderError(f"{folder}: cannot be written: {reason}") from error
+
+
+def _shards_before(folder: Path, manifest: dict[str, Any]) -> list[dict[str, Any]]:
+    """The shards that the folder's manifest names; none where it is lost, when they are found by themselves.
+
+    Raises FolderError where the folder holds another study.
+    """
+    try:
+        if (folder / NAME).exists():
+            before = read_manifest(folder)
+            refuse_another_study(folder, before, manifest)
+            return list(before["shards"])
+    except DamagedManifestError:
+        pass
+    for shards in FOLDERS.values():
+        for path in _shard_files(folder, shards):
+            found = _self_described(path)
+            if found is not None and found[1].get("sweep.study") != manifest["hash"]:
+                raise FolderError(f"{path}: is of another study; use --fresh to drop it, or another -o")
+    return []
 
 
 def _clear(folder: Path) -> None:
     """Drops what a run made, and nothing else that may lie in the folder."""
-    for shard in (folder / "replicates").iterdir():
-        if _SHARD_NAME.fullmatch(f"replicates/{shard.name}"):
-            shard.unlink()
-    for name in ("manifest.json", "cells.parquet", "report.html"):
+    for shards in FOLDERS.values():
+        for path in _shard_files(folder, shards):
+            path.unlink()
+    for name in (NAME, "cells.parquet", "report.html"):
         (folder / name).unlink(missing_ok=True)

@@ -4,19 +4,24 @@ The boundaries of chunks follow from the study alone and every row is a pure fun
 bytes of a folder depend on neither the number of workers nor the order in which they finish.
 """
 
-import os
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import AbstractContextManager, suppress
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sweep.grid import Chunk, Point
+from sweep.errors import WorkerError
+from sweep.grid import Cell, Chunk, Point
+from sweep.machine import usable_cores
+from sweep.manifest import versions
 from sweep.model import lockstep
 from sweep.model.lengths import Lab, lab_lengths, look_up_of
 from sweep.results import Span, Store, to_parquet
+from sweep.workers import Outcome, execute, reason_of, refuse_forking
 
 
 class Watch(Protocol):
@@ -37,11 +42,6 @@ Array = NDArray[Any]
 Enough = Callable[[Store, Point], bool]
 
 
-def usable_cores() -> int:
-    """Cores that this process may use, which in a container are fewer than the machine has."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def chunk_replicates(point: Point) -> int:
     """Replicates in each chunk of a point: whole blocks, by a fixed estimate of the work and never by the machine."""
     slots = [min(cell.slots, point.workload.requests) for cell in point.cells]
@@ -53,12 +53,12 @@ def chunk_replicates(point: Point) -> int:
 
 def chunks(points: Iterable[Point], have: Collection[Span], want: Mapping[int, int]) -> Iterator[Chunk]:
     """The chunks that are missing for `want` replicates of each point (by its index), in order."""
-    longest = {(span.point, span.first): span.stop for span in sorted(have)}
+    there = {(span.point, span.first): span.stop for span in sorted(have)}
     for point in points:
         size = chunk_replicates(point)
         for first in range(0, want.get(point.index, 0), size):
             stop = min(first + size, want[point.index])
-            if longest.get((point.index, first), 0) < stop:
+            if not stop <= there.get((point.index, first), 0) <= first + size:  # beyond it: cut by another rule
                 yield Chunk(point, first, stop)
 
 
@@ -77,8 +77,63 @@ def simulate(chunk: Chunk, keep: str = "rows") -> bytes:
     }
     columns |= _ratios(columns, np.repeat([float(cell.slots) for cell in cells], count))
     columns |= _seconds(columns, np.repeat([(cell.step_ms or np.nan) / 1000 for cell in cells], count))
-    metadata = {"sweep.study": point.study, "sweep.seed": str(point.workload.seed), "sweep.keep": keep}
-    return to_parquet(columns, point.measure, metadata)
+    return to_parquet(columns, point.measure, _metadata(chunk, keep, len(cells)))
+
+
+def _metadata(chunk: Chunk, keep: str, cells: int) -> dict[str, str]:
+    """What makes a shard say by itself which study, replicates and cells it is of, and what made it."""
+    return {
+        "sweep.study": chunk.point.study,
+        "sweep.seed": str(chunk.point.workload.seed),
+        "sweep.keep": keep,
+        "sweep.point": str(chunk.point.index),
+        "sweep.first": str(chunk.first),
+        "sweep.stop": str(chunk.stop),
+        "sweep.cells": str(cells),
+        "sweep.versions": json.dumps(versions()),
+    }
+
+
+def work(chunk: Chunk, keep: str, client: Mapping[str, str]) -> Outcome:
+    """The outcome of a chunk, whatever happens in it: where it fails, each cell by itself, so that the others go on.
+
+    client : the versions that whoever asks has. Raises WorkerError where they are not those here.
+    """
+    if client != versions():
+        differing = [
+            f"{name} is {client.get(name)} here and {theirs} there"
+            for name, theirs in versions().items()
+            if client.get(name) != theirs
+        ]
+        raise WorkerError(f"a worker has other versions than this process: {'; '.join(differing)}; install the same")
+    try:
+        return Outcome(simulate(chunk, keep))
+    except Exception as error:
+        return _cell_by_cell(chunk, keep, reason_of(error))
+
+
+def _cell_by_cell(chunk: Chunk, keep: str, reason: str) -> Outcome:
+    """What is left of a chunk that failed when the cells that fail by themselves are taken out."""
+    failures: dict[int, str] = {}
+    fit: list[Cell] = []
+    for cell in _that_run(chunk.point):
+        try:
+            simulate(_with_cells(chunk, [cell]), keep)
+            fit.append(cell)
+        except Exception as error:
+            failures[cell.index] = reason_of(error)
+    with suppress(Exception):
+        if failures and fit:
+            return Outcome(simulate(_with_cells(chunk, fit), keep), tuple(failures.items()))
+    return Outcome(None, tuple((cell.index, failures.get(cell.index, reason)) for cell in _that_run(chunk.point)))
+
+
+def _that_run(point: Point) -> list[Cell]:
+    return [cell for cell in point.cells if cell.error is None]
+
+
+def _with_cells(chunk: Chunk, cells: Sequence[Cell]) -> Chunk:
+    return chunk._replace(point=chunk.point._replace(cells=tuple(cells)))
 
 
 def _steps(chunk: Chunk, slots: list[int]) -> lockstep.Steps:
@@ -94,7 +149,8 @@ def _compile_for(point: Point) -> None:
     """Compiles what a point needs on a workload of a few requests, before several threads would wait for it."""
     requests = min([cell.slots for cell in point.cells if cell.error is None]) + 1
     small = point._replace(workload=point.workload._replace(requests=min(requests, point.workload.requests)))
-    simulate(Chunk(small, 0, 1))
+    with suppress(Exception):  # it will come up again in the chunk that it belongs to
+        simulate(Chunk(small, 0, 1))
 
 
 def _ratios(columns: Mapping[str, Array], slots: Array) -> dict[str, Array]:
@@ -114,35 +170,6 @@ def _seconds(columns: Mapping[str, Array], step_s: Array) -> dict[str, Array]:
         return {**seconds, "multiple_s": seconds["static_s"] / seconds["continuous_s"]}
 
 
-def execute(
-    todo: Iterable[Chunk],
-    executor: Executor,
-    done: Callable[[Chunk, bytes], None],
-    *,
-    in_flight: int,
-    keep: str = "rows",
-) -> None:
-    """Simulates chunks on the executor and hands each payload to `done`, in this thread, as it comes.
-
-    At most `in_flight` chunks are given out at a time, so memory does not grow with their number. An error, or an
-    interrupt, drops the chunks that have not started; what came back before it has been handed on.
-    """
-    waiting = iter(todo)
-    running: dict[Future[bytes], Chunk] = {}
-    try:
-        while True:
-            while len(running) < in_flight and (chunk := next(waiting, None)) is not None:
-                running[executor.submit(simulate, chunk, keep)] = chunk
-            if not running:
-                return
-            finished, _ = wait(running, return_when=FIRST_COMPLETED)
-            for future in sorted(finished, key=lambda future: running[future][1:]):
-                done(running.pop(future), future.result())
-    finally:
-        for future in running:
-            future.cancel()
-
-
 def run(
     points: tuple[Point, ...],
     store: Store,
@@ -155,18 +182,27 @@ def run(
 ) -> None:
     """Fills the store: after each of `rounds` (replicates a point, rising) goes on with the points not precise enough.
 
-    Works on `jobs` threads, one for each usable core unless told, or on an executor of the caller's.
+    Works on `jobs` threads, one for each usable core unless told, or on an executor of the caller's. What fails is
+    noted in the store, cell by cell, and the rest goes on. Raises WorkerError where the executor can do no work.
     """
-    workers = jobs or usable_cores()
-    own = ThreadPoolExecutor(workers) if executor is None else None
+    if executor is not None:
+        refuse_forking(executor)
+    own = ThreadPoolExecutor(jobs or usable_cores()) if executor is None else None
     alive = [point for point in points if any(cell.error is None for cell in point.cells)]
     assert alive, "a study in which no cell can run is refused when it is read"
+    failed: set[Span] = set()
 
-    with watch.compiling():
-        _compile_for(alive[0])
+    if own is not None:
+        with watch.compiling():
+            _compile_for(alive[0])
 
-    def keep(chunk: Chunk, payload: bytes) -> None:
-        store.put(Span(chunk.point.index, chunk.first, chunk.stop), payload)
+    def keep(chunk: Chunk, outcome: Outcome) -> None:
+        span = Span(chunk.point.index, chunk.first, chunk.stop)
+        for cell, reason in outcome.failures:
+            store.fail(span, cell, reason)
+            failed.add(span)
+        if outcome.payload is not None:
+            store.put(span, outcome.payload, partial=bool(outcome.failures))
         watch.done(chunk)
 
     try:
@@ -174,9 +210,10 @@ def run(
             want = {point.index: replicates for point in alive}
             for point in alive:
                 store.manifest["points"][point.index]["replicates"] = replicates
-            todo = list(chunks(alive, store.have(), want))
+            store.enter()
+            todo = list(chunks(alive, store.have() | failed, want))
             watch.plan(todo)
-            execute(todo, executor or own, keep, in_flight=2 * workers)  # type: ignore[arg-type]
+            execute(todo, executor or own, partial(work, keep=store.keeps, client=versions()), keep)  # type: ignore[arg-type]
             alive = [point for point in alive if not enough(store, point)]
             if not alive:
                 return

@@ -1,15 +1,12 @@
-import hashlib
 import json
 import os
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 from itertools import pairwise
 from multiprocessing import get_context
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -17,55 +14,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference import continuous_finishes, static_finishes
+from small import PROGRAM, STUDY, bytes_of, study
 
 import sweep
 from sweep.errors import FolderError
 from sweep.grid import points
 from sweep.model.lengths import look_up_of
 from sweep.model.lockstep import draw_lengths
+from sweep.record import manifest_bytes
 from sweep.results import METRICS, Span, Store
 from sweep.runner import BLOCK, MOST_ROWS, chunk_replicates, chunks
 from sweep.study import parse_study
-
-STUDY = {
-    "title": "small",
-    "seed": 37,
-    "replicates": 1000,
-    "workload": {
-        "requests": 50,
-        "output": {
-            "distribution": "mixture",
-            "parts": [
-                {"weight": 0.9, "distribution": "uniform", "low": 8, "high": 40},
-                {"weight": 0.1, "distribution": "uniform", "low": 400, "high": 700},
-            ],
-        },
-    },
-    "server": {"slots": 4, "step_ms": 20},
-    "grid": {"server.slots": [4, 16, 100], "workload.requests": [50, 51]},
-}
-
-
-PROGRAM = [  # runs the study of its first argument into the folder of its second, in small chunks
-    sys.executable,
-    "-c",
-    """
-import json, sys, sweep, sweep.runner
-from sweep.study import parse_study
-sweep.runner.CHUNK_NS = 0.0
-sweep.run(parse_study(json.loads(sys.argv[1]), "small.toml"), sys.argv[2], report=False)
-""",
-]
-
-
-def study(**changes):
-    return parse_study({**STUDY, **changes}, "small.toml")
-
-
-def bytes_of(folder):
-    """Every file that results are, by name."""
-    paths = [*sorted(Path(folder).glob("replicates/*.parquet")), Path(folder) / "cells.parquet"]
-    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in paths}
 
 
 @pytest.fixture(autouse=True)
@@ -272,8 +231,11 @@ def test_a_manifest_cannot_name_a_file_outside_its_folder(tmp_path):
     victim = tmp_path / "elsewhere.parquet"
     shutil.copy(tmp_path / "a" / manifest["shards"][0]["file"], victim)
     manifest["shards"][0]["file"] = "../elsewhere.parquet"
-    (tmp_path / "a" / "manifest.json").write_text(json.dumps(manifest))
-    assert Store.open(tmp_path / "a").damaged == ["../elsewhere.parquet"]
+    del manifest["checksum"]
+    (tmp_path / "a" / "manifest.json").write_bytes(manifest_bytes(manifest))
+    assert "../elsewhere.parquet" in Store.open(tmp_path / "a").damaged
+    sweep.run(study(), tmp_path / "a", report=False)
+    assert victim.exists()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")

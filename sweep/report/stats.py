@@ -55,8 +55,10 @@ def summarise(store: Store) -> pl.DataFrame:
     A cell that could not run keeps its row, with null metrics and the reason in `error`. A column has the same type
     whatever is null in it.
     """
-    manifest = store.manifest
+    manifest, failed = store.manifest, store.failed()
     rows = {cell["cell"]: _identity(cell, manifest) for cell in manifest["cells"]}
+    for cell, reason in failed.items():
+        rows[cell]["error"] = reason
     for point in manifest["points"]:
         for metric in metrics(manifest["measure"]):
             for cell, column in columns_by_cell(store, point["point"], metric).items():
@@ -86,13 +88,17 @@ def axis_columns(manifest: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def columns_by_cell(store: Store, point: int, metric: str) -> dict[int, Column]:
-    """One metric of a point's workloads for each cell that has rows; one metric at a time keeps memory small."""
+    """One metric of a point's workloads for each cell that has rows and did not fail, which would leave only those that
+    happened to work; one metric at a time keeps memory small.
+    """
     frame = store.point_rows(point, [metric])
     cells, starts, counts = np.unique(frame["cell"].to_numpy(), return_index=True, return_counts=True)
     replicates, values = frame["replicate"].to_numpy(), frame[metric].to_numpy()
+    failed = store.failed()
     return {
         int(cell): Column(replicates[start : start + count], values[start : start + count])
         for cell, start, count in zip(cells, starts, counts, strict=True)  # rows come sorted by cell
+        if cell not in failed
     }
 
 
