@@ -169,7 +169,13 @@ def serve(requests, *, slots, block_size, blocks, token_budget, prefix_caching, 
         held = {id(block): block for request in running + ghosts for block in request.blocks}
         assert all(block.holders > 0 for block in held.values())
         assert len(held) + len(pool.free) == blocks
-        steps.append((len(plan), sum(new for _, new in plan), len(held), clock))
+        planned = {id(request): new for request, new in plan}
+        stored = {}  # tokens in each block in use
+        for request in running + ghosts:
+            computed = request.done + planned.get(id(request), 0)
+            for j, block in enumerate(request.blocks):
+                stored[id(block)] = min(block_size, computed - j * block_size)
+        steps.append((len(plan), sum(new for _, new in plan), len(held), clock, sum(stored.values())))
         schedule.append([[request.number, new] for request, new in plan])
 
         leaving, ghosts = ghosts, []
@@ -189,7 +195,7 @@ def serve(requests, *, slots, block_size, blocks, token_budget, prefix_caching, 
                 else:
                     pool.let_go(request)
 
-    batch, tokens, used, step = ([row[k] for row in steps] for k in range(4))
+    batch, tokens, used, step, cached = ([row[k] for row in steps] for k in range(5))
     return {
         "engine_steps": len(steps),
         "makespan_steps": clock,
@@ -201,6 +207,7 @@ def serve(requests, *, slots, block_size, blocks, token_budget, prefix_caching, 
         "mean_blocks": sum(used) / len(used) if used else None,
         "max_batch": max(batch, default=0),
         "mean_batch": sum(batch) / len(batch) if batch else None,
+        "mean_cached_tokens": sum(cached) / len(cached) if cached else None,
         "prefix_hit_tokens_first": hits_first,
         "prefix_hit_tokens_resumed": hits_resumed,
         "first_token_step": [r.first for r in everyone],
@@ -208,6 +215,79 @@ def serve(requests, *, slots, block_size, blocks, token_budget, prefix_caching, 
         "preemptions_per_request": [r.preemptions for r in everyone],
         "admission_events": admissions,
         "preemption_events": preemptions,
-        "trace": {"batch": batch, "tokens": tokens, "blocks": used, "step": step},
+        "trace": {"batch": batch, "tokens": tokens, "blocks": used, "step": step, "cached_tokens": cached},
         "schedule": schedule,
     }
+
+
+def serve_reserving(requests, reserved, *, slots, tokens, token_budget, chunked_prefill, refill_delay=0):
+    """The run of a server that sets aside `reserved` tokens of its cache for each request, as `serve` gives it."""
+    everyone = [Request(number, *given, length=given[0]) for number, given in enumerate(requests)]
+    fits = [r for r in everyone if reserved[r.number] <= tokens and (chunked_prefill or r.prompt <= token_budget)]
+    coming = deque(sorted((r for r in fits if r.output > 0), key=lambda r: (r.arrival, r.number)))
+    waiting, running, ghosts = deque(), [], []
+    clock, steps = 0, []
+    while coming or waiting or running:
+        if not waiting and not running and not ghosts:
+            clock = max(clock, coming[0].arrival)
+        while coming and coming[0].arrival <= clock:
+            waiting.append(coming.popleft())
+        plan, left = [], token_budget
+        for request in running:
+            plan.append((request, min(request.length - request.done, left)))
+            left -= plan[-1][1]
+        while waiting and left > 0 and len(running) + len(ghosts) < slots:
+            request = waiting[0]
+            if request.prompt > left and not chunked_prefill:
+                break
+            if sum(reserved[r.number] for r in [*running, *ghosts, request]) > tokens:
+                break
+            running.append(waiting.popleft())
+            plan.append((request, min(request.prompt, left)))
+            left -= plan[-1][1]
+        if not plan:
+            ghosts = []
+            continue
+        clock += 1
+        stored = sum(r.done for r in running + ghosts) + sum(new for _, new in plan)
+        aside = sum(reserved[r.number] for r in running + ghosts)
+        steps.append((len(plan), sum(new for _, new in plan), aside, clock, stored))
+        ghosts = []
+        for request, new in plan:
+            request.done += new
+            if request.done < request.length:
+                continue
+            request.length += 1
+            request.first = request.first or clock
+            if request.length == request.prompt + request.output:
+                request.last = clock
+                running.remove(request)
+                ghosts += [request] if refill_delay else []
+    names = ("batch", "tokens", "blocks", "step", "cached_tokens")
+    return {
+        "engine_steps": len(steps),
+        "makespan_steps": clock,
+        "refused": sum(r.output > 0 and r not in fits for r in everyone),
+        "first_token_step": [r.first for r in everyone],
+        "last_token_step": [r.last for r in everyone],
+        "trace": {name: [row[k] for row in steps] for k, name in enumerate(names)},
+    }
+
+
+def static_steps(prompts, outputs, *, slots, token_budget, capacity, most_output):
+    """Steps of static batching, a step at a time."""
+    waiting = deque(zip(prompts, outputs, strict=True))
+    steps = 0
+    while waiting:
+        group, free = [], capacity
+        while waiting and len(group) < slots and min(waiting[0][0] + most_output, capacity) <= free:
+            free -= min(waiting[0][0] + most_output, capacity)
+            group.append(waiting.popleft())
+        prompt_left = sum(prompt for prompt, output in group if output > 0)
+        tokens_left = [output for _, output in group]
+        while any(tokens_left):
+            steps += 1
+            prompt_left = max(0, prompt_left - token_budget)
+            if prompt_left == 0:
+                tokens_left = [max(0, left - 1) for left in tokens_left]
+    return steps

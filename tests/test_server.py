@@ -315,21 +315,29 @@ def test_a_request_without_output_takes_no_step():
 
 def test_with_a_constant_step_times_are_steps_times_step_to_the_last_bit():
     prompt, output = np.full(200, 300), np.array(REFERENCE)
-    zeros, nothing = np.zeros(200, np.int64), (np.zeros((0, 4)), *(np.zeros((0, k), np.int64) for k in (2, 3, 2)))
+    paged, zeros, nothing = (
+        np.zeros(0, np.int64),
+        np.zeros(200, np.int64),
+        (np.zeros((0, 5)), *(np.zeros((0, k), np.int64) for k in (2, 3, 2))),
+    )
     limits = (16, 16, 400, 2048, False, True, 0)
-    steps = serve_one(prompt, output, np.zeros(200), zeros, zeros, *limits, 1.0, *nothing)
-    seconds = serve_one(prompt, output, np.zeros(200), zeros, zeros, *limits, 0.02, *nothing)
+    steps = serve_one(prompt, output, np.zeros(200), zeros, zeros, paged, *limits, 1.0, *nothing)
+    seconds = serve_one(prompt, output, np.zeros(200), zeros, zeros, paged, *limits, 0.02, *nothing)
     assert seconds.makespan == steps.makespan * 0.02
     assert (seconds.last_token == steps.last_token * 0.02).all()
     assert (seconds.first_token == steps.first_token * 0.02).all()
-    assert seconds[4:13] == steps[4:13]
+    assert seconds[4:14] == steps[4:14]
 
 
 def test_arrivals_in_seconds_run_from_the_first_step_that_begins_after_them():
-    zeros, nothing = np.zeros(3, np.int64), (np.zeros((0, 4)), *(np.zeros((0, k), np.int64) for k in (2, 3, 2)))
+    paged, zeros, nothing = (
+        np.zeros(0, np.int64),
+        np.zeros(3, np.int64),
+        (np.zeros((0, 5)), *(np.zeros((0, k), np.int64) for k in (2, 3, 2))),
+    )
     ones, output = np.ones(3, np.int64), np.array([5, 2, 1])
     run = serve_one(
-        ones, output, np.array([0.0, 0.05, 9.99]), zeros, zeros, 2, 16, 9, 9, False, True, 0, 0.02, *nothing
+        ones, output, np.array([0.0, 0.05, 9.99]), zeros, zeros, paged, 2, 16, 9, 9, False, True, 0, 0.02, *nothing
     )
     assert run.first_token.tolist() == [0.02, 4 * 0.02, 9.99 + 0.02]
     assert run.makespan == 9.99 + 0.02

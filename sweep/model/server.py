@@ -4,7 +4,8 @@ A step runs every request of the batch once: a decoding request computes one tok
 prompt and computes a chunk of it, all within a token budget. Keys and values live in blocks of `block_size` tokens.
 Where a running request needs a block and none is free, the newest one is preempted: it lets go of its blocks, goes
 ahead of all who wait, and later computes its text anew. With prefix caching, full blocks are found again by the text
-they hold, also after their request has left, until they are taken for other text.
+they hold, also after their request has left, until they are taken for other text. Instead of taking blocks as they
+fill, a server may also set aside at admission all that a request can ever need, as engines did before paging.
 
 One workload at a time, on one thread, without the lock of the interpreter. Draws, studies and results are elsewhere;
 so is static batching, and a server that slots alone limit has faster kernels.
@@ -27,6 +28,21 @@ MOST_TOKENS = 10_000_000  # of a prompt or an output: sums over the steps of a r
 MOST_STEPS = 2**52  # of an arrival: the clock is a float64 and counts whole steps exactly
 NEVER = 2**62  # a step that is not reached
 
+COUNTERS = (  # of `serve_workloads`, in this order; sums are over engine steps
+    "engine_steps",
+    "preemptions",
+    "scheduled_tokens",
+    "recomputed_tokens",
+    "refused",
+    "max_blocks",
+    "sum_blocks",
+    "max_batch",
+    "sum_batch",
+    "sum_cached",
+    "hits_first",
+    "hits_resumed",
+)
+
 # Prefix caching gives blocks an identity. It is kept in three tables; -1 is nobody.
 HELD, NAME = 0, 1  # `texts`: for each block of each request's text the block that holds it, and its name
 OLDEST, NEWEST = 0, 1  # `names`: the blocks of that name, in the order of their naming, are a chain
@@ -35,12 +51,13 @@ NAMED, OLDER, NEWER, HOLDERS, BEFORE, AFTER = 0, 1, 2, 3, 4, 5  # `pool`: a bloc
 
 
 class Trace(NamedTuple):
-    """What each engine step ran, (engine_steps,) each: requests, tokens computed, blocks in use, number of the step."""
+    """What each engine step ran, (engine_steps,) each; blocks and what is in them include the tokens of that step."""
 
-    batch: I64
-    tokens: I64
-    blocks: I64
-    step: I64
+    batch: I64  # requests
+    tokens: I64  # computed
+    blocks: I64  # in use
+    step: I64  # its number
+    cached_tokens: I64  # in the blocks in use, those of a shared block once
 
 
 class Served(NamedTuple):
@@ -62,6 +79,7 @@ class Served(NamedTuple):
     mean_blocks: float
     max_batch: int
     mean_batch: float
+    mean_cached_tokens: float  # in the blocks in use, those of a shared block once
     prefix_hit_tokens_first: int  # found when a request was admitted for the first time
     prefix_hit_tokens_resumed: int  # found when it came back from a preemption: its own text included
     first_token_step: I64  # (requests,); 0 where no token came: refused, or no output asked for
@@ -98,7 +116,9 @@ class Policy(NamedTuple):
 class Log(NamedTuple):
     """Where a run is written step by step; arrays of exact size, or empty ones for a run that is only counted."""
 
-    steps: F64  # (engine_steps, 4): requests, tokens computed, blocks in use, the clock at its end
+    steps: (
+        F64  # (engine_steps, 5): requests, tokens computed, blocks in use, the clock at its end, tokens in the blocks
+    )
     scheduled: I64  # (sum of batch, 2): request, tokens
     admissions: I64  # (admissions, 3): engine step, request, prefix-hit tokens
     preemptions: I64  # (preemptions, 2): engine step, request
@@ -118,6 +138,7 @@ class Run(NamedTuple):
     sum_blocks: int
     max_batch: int
     sum_batch: int
+    sum_cached: int
     hits_first: int
     hits_resumed: int
     first_token: F64
@@ -139,6 +160,7 @@ def serve(
     prefix_caching: bool = False,
     chunked_prefill: bool = True,
     refill_delay: int = 0,
+    reserve_tokens: npt.ArrayLike | None = None,
     record: bool = False,
 ) -> Served:
     """What a server does with these requests, step by step, all counters exact.
@@ -151,6 +173,8 @@ def serve(
     chunked_prefill : whether a prompt may be spread over steps; if not, it waits for a step with room for all of it.
     refill_delay : 0, or 1 for an engine that plans a step while the last one still runs: a request that has ended
         occupies its place and its blocks during the next step, unless it would be an empty one.
+    reserve_tokens : (requests,) tokens set aside for each request from its admission to its end, in place of blocks as
+        they fill: nobody is preempted. It goes with block_size = 1, so that `blocks` are tokens.
     record : also give events, trace and schedule.
 
     A request that needs more blocks than there are, or without chunked prefill could not come back from a preemption
@@ -159,14 +183,15 @@ def serve(
     faults: list[str] = []
     policy = _policy(faults, slots, block_size, blocks, token_budget, prefix_caching, chunked_prefill, refill_delay)
     work = _requests(faults, prompt_tokens, output_tokens, arrival_step, prefix_tokens, prefix_group)
+    reserved = _reserved(faults, work, policy, reserve_tokens)
     if faults:
         raise InputError(*faults)
-    run = serve_one(*(*work, *policy, 1.0, *_log(0, 0, 0, 0)))
+    run = serve_one(*(*work, reserved, *policy, 1.0, *_log(0, 0, 0, 0)))
     served = _served(run)
     if not record:
         return served
     log = _log(run.engine_steps, run.sum_batch, run.served + run.preemptions, run.preemptions)
-    serve_one(*(*work, *policy, 1.0, *log))  # the first run has said how much there is to write
+    serve_one(*(*work, reserved, *policy, 1.0, *log))  # the first run has said how much there is to write
     return _recorded(served, log)
 
 
@@ -182,6 +207,7 @@ def _served(run: Run) -> Served:
         mean_blocks=run.sum_blocks / run.engine_steps if run.engine_steps else float("nan"),
         max_batch=run.max_batch,
         mean_batch=run.sum_batch / run.engine_steps if run.engine_steps else float("nan"),
+        mean_cached_tokens=run.sum_cached / run.engine_steps if run.engine_steps else float("nan"),
         prefix_hit_tokens_first=run.hits_first,
         prefix_hit_tokens_resumed=run.hits_resumed,
         first_token_step=run.first_token.astype(np.int64),
@@ -191,7 +217,7 @@ def _served(run: Run) -> Served:
 
 
 def _recorded(served: Served, log: Log) -> Served:
-    batch, tokens, blocks, step = np.ascontiguousarray(log.steps.T).astype(np.int64)
+    batch, tokens, blocks, step, cached = np.ascontiguousarray(log.steps.T).astype(np.int64)
     for events in (log.admissions, log.preemptions):  # from the count of engine steps to the number of the step
         events[:, 0] = step[events[:, 0] - 1]
     ends = np.cumsum(batch)
@@ -199,14 +225,14 @@ def _recorded(served: Served, log: Log) -> Served:
     return served._replace(
         admission_events=log.admissions,
         preemption_events=log.preemptions,
-        trace=Trace(batch, tokens, blocks, step),
+        trace=Trace(batch, tokens, blocks, step, cached),
         schedule=schedule,
     )
 
 
 def _log(steps: int, scheduled: int, admissions: int, preemptions: int) -> Log:
     return Log(
-        steps=np.zeros((steps, 4), np.float64),
+        steps=np.zeros((steps, 5), np.float64),
         scheduled=np.zeros((scheduled, 2), np.int64),
         admissions=np.zeros((admissions, 3), np.int64),
         preemptions=np.zeros((preemptions, 2), np.int64),
@@ -275,6 +301,21 @@ def _requests(
     return Requests(prompt, output, arrival.astype(np.float64), prefix, dense)
 
 
+def _reserved(faults: list[str], work: Requests, policy: Policy, reserve_tokens: npt.ArrayLike | None) -> I64:
+    """What is set aside for each request, (requests,), or nothing for a server that pages."""
+    if reserve_tokens is None:
+        return np.zeros(0, np.int64)
+    reserved = _whole_numbers(faults, "reserve_tokens", reserve_tokens, work.prompt.size or None, 1, MOST_STEPS)
+    if policy.block_size != 1 or policy.prefix_caching:
+        faults.append("reserve_tokens: needs block_size = 1, and no prefix_caching")
+    short = reserved < work.prompt + work.output - 1 if not faults else np.zeros(1, np.bool_)
+    if short.any():
+        i = int(np.argmax(short))
+        needed = work.prompt[i] + work.output[i] - 1
+        faults.append(f"reserve_tokens: must hold the {needed} tokens of request {i}, got {reserved[i]}")
+    return reserved
+
+
 def _whole_numbers(
     faults: list[str], name: str, values: npt.ArrayLike | None, size: int | None, low: int, high: int
 ) -> I64:
@@ -301,9 +342,85 @@ def _whole_numbers(
     return nothing
 
 
+def serve_workloads(
+    prompts: I64, outputs: I64, arrivals: F64, prefixes: I64, groups: I64, reserved: I64, policy: Policy, cost: float
+) -> tuple[I64, npt.NDArray[np.bool_]]:
+    """Counters of many workloads on one server, (workloads, COUNTERS), and which requests ended, (workloads, requests).
+
+    prompts, outputs : (workloads, requests); the others may have one row that all workloads share.
+    reserved : (workloads, requests) as for `serve_one`, or (1, 0) for a server that pages.
+    """
+    counters = np.zeros((outputs.shape[0], len(COUNTERS)), np.int64)
+    ended = np.zeros(outputs.shape, np.bool_)
+    served_rows(
+        prompts, outputs, arrivals, prefixes, groups, reserved, *policy, cost, *_log(0, 0, 0, 0), counters, ended
+    )
+    return counters, ended
+
+
 def kernel(function: F) -> F:
     """Return the function compiled at its first call, kept on disk, and free of the interpreter's lock."""
     return cast(F, njit(cache=True, nogil=True)(function))
+
+
+@kernel
+def served_rows(
+    prompts: I64,
+    outputs: I64,
+    arrivals: F64,
+    prefixes: I64,
+    groups: I64,
+    reserved: I64,
+    slots: int,
+    block_size: int,
+    blocks: int,
+    token_budget: int,
+    prefix_caching: bool,
+    chunked_prefill: bool,
+    refill_delay: int,
+    step_cost: float,
+    step_log: F64,
+    schedule_log: I64,
+    admission_log: I64,
+    preemption_log: I64,
+    counters: I64,
+    ended: npt.NDArray[np.bool_],
+) -> None:
+    """Serve one workload after the other and write what `COUNTERS` names, and who got all its tokens."""
+    for row in range(outputs.shape[0]):
+        run = serve_one(
+            prompts[row],
+            outputs[row],
+            arrivals[row % arrivals.shape[0]],
+            prefixes[row % prefixes.shape[0]],
+            groups[row % groups.shape[0]],
+            reserved[row % reserved.shape[0]],
+            slots,
+            block_size,
+            blocks,
+            token_budget,
+            prefix_caching,
+            chunked_prefill,
+            refill_delay,
+            step_cost,
+            step_log,
+            schedule_log,
+            admission_log,
+            preemption_log,
+        )
+        counters[row, 0] = run.engine_steps
+        counters[row, 1] = run.preemptions
+        counters[row, 2] = run.scheduled_tokens
+        counters[row, 3] = run.recomputed_tokens
+        counters[row, 4] = run.refused
+        counters[row, 5] = run.max_blocks
+        counters[row, 6] = run.sum_blocks
+        counters[row, 7] = run.max_batch
+        counters[row, 8] = run.sum_batch
+        counters[row, 9] = run.sum_cached
+        counters[row, 10] = run.hits_first
+        counters[row, 11] = run.hits_resumed
+        ended[row] = run.last_token > 0
 
 
 @kernel
@@ -313,6 +430,7 @@ def serve_one(
     arrival: F64,
     prefix: I64,
     group: I64,
+    reserved: I64,
     slots: int,
     block_size: int,
     blocks: int,
@@ -331,6 +449,7 @@ def serve_one(
     The fields of `Requests`, of `Policy`, and of `Log`, in this order: compiled code that is kept on disk must not
     refer to classes, or a later version that names them otherwise could not even find it out of date.
 
+    reserved : (requests,) blocks set aside for each request while it is here, or () where they are taken as they fill.
     step_cost : how far a step moves the clock; arrivals, token times and the makespan are in the same unit.
     """
     requests = prompt.size
@@ -338,9 +457,12 @@ def serve_one(
     text = prompt + output - 1  # tokens that are computed; the last one generated never is
     # a block longer than every text is as good as one that just holds it, and keeps the table of phases short
     size = min(block_size, text.max() + 1)
-    fits = (output > 0) & (blocks_of(text, size) <= blocks) & (chunked_prefill | (text <= token_budget))
+    paging = reserved.size == 0
+    most = blocks_of(text, size) if paging else reserved  # blocks of a request that it ever holds at a time
+    longest = text if paging else prompt  # tokens to be computed at a time: nobody has to come back without paging
+    fits = (output > 0) & (most <= blocks) & (chunked_prefill | (longest <= token_budget))
     queue = in_order_of_arrival(arrival, fits)
-    usable = min(blocks, blocks_of(text[queue], size).sum())  # with more, none would be taken twice
+    usable = min(blocks, most[queue].sum())  # with more, none would be taken twice
     caching = prefix_caching
     start, texts, names, pool = new_cache(prefix, group, text, queue, usable, size) if caching else no_cache()
     recording = step_log.size > 0
@@ -370,8 +492,9 @@ def serve_one(
     lingering = 0
 
     used = steps = finished = 0
+    cached = 0  # tokens in the blocks in use: what the requests here have computed, less what they share
     origin, origin_steps = 0.0, 0  # the clock shows origin + (steps - origin_steps) * step_cost
-    preemptions = scheduled = recomputed = max_blocks = sum_blocks = max_batch = sum_batch = 0
+    preemptions = scheduled = recomputed = max_blocks = sum_blocks = max_batch = sum_batch = sum_cached = 0
     hits_first = hits_resumed = admissions = 0
 
     while finished < queue.size:
@@ -389,7 +512,8 @@ def serve_one(
         if prompt_before:
             i = batch[decoding]
             chunk[decoding] = min(known[i] - done[i], token_budget - decoding)
-            prompt_need = blocks_of(done[i] + chunk[decoding], size) - blocks_of(done[i], size)
+            if paging:
+                prompt_need = blocks_of(done[i] + chunk[decoding], size) - blocks_of(done[i], size)
         r = 0
         if not caching and used + takers[due] + prompt_need <= usable:
             used += takers[due] + prompt_need
@@ -405,7 +529,9 @@ def serve_one(
                     done[i] = lead[running] + steps
                     known[i] = done[i] + 1
                 held = blocks_of(done[i], size)
-                used -= give_back(pool, texts, start[i], held) if caching else held
+                freed = give_back(pool, texts, start[i], held) if caching else held
+                used -= freed
+                cached -= done[i] - (held - freed) * size
                 if recording:
                     write(preemption_log, preemptions, steps + 1, i, 0)
                 recomputed += done[i]
@@ -436,7 +562,8 @@ def serve_one(
             i = stack[stacked - 1] if stacked > 0 else queue[joined]
             found, found_held = look_up(pool, names, texts, start[i], (known[i] - 1) // size) if caching else (0, 0)
             rest = known[i] - found * size
-            if blocks_of(known[i], size) - found_held > usable - used or (rest > left and not chunked_prefill):
+            need = blocks_of(known[i], size) if paging else reserved[i]
+            if need - found_held > usable - used or (rest > left and not chunked_prefill):
                 break
             if stacked > 0:
                 stacked -= 1
@@ -444,7 +571,8 @@ def serve_one(
                 joined += 1
             new = min(rest, left)
             done[i] = found * size + new
-            used += blocks_of(done[i], size) - found_held
+            used += (blocks_of(done[i], size) if paging else reserved[i]) - found_held
+            cached += (found - found_held) * size
             if caching:
                 hold(pool, names, texts, start[i], found)
                 extend(pool, names, texts, start[i], found * size, new, size)
@@ -463,19 +591,23 @@ def serve_one(
 
         # off: if only ended requests are here, no step runs, and they leave before the next plan
         if running == 0:
-            used -= leave(pool, texts, start, ghosts[:lingering], text, size, caching)
+            freed, gone = leave(pool, texts, start, ghosts[:lingering], text, reserved, size, caching)
+            used -= freed
+            cached -= gone
             lingering = 0
             continue
 
         # step: every running request computes; with its whole text computed it gets one more token
         steps += 1
         clock = origin + (steps - origin_steps) * step_cost
+        cached += tokens
         if recording:
-            step_log[steps - 1] = np.array((running, tokens, used, clock))
+            step_log[steps - 1] = np.array((running, tokens, used, clock, cached))
             write_schedule(schedule_log, sum_batch, batch, chunk, running, decoding)
         scheduled += tokens
         sum_batch += running
         sum_blocks += used
+        sum_cached += cached
         max_batch = max(max_batch, running)
         max_blocks = max(max_blocks, used)
         while decoding < running and done[batch[decoding]] == known[batch[decoding]]:
@@ -483,7 +615,7 @@ def serve_one(
             lead[decoding] = done[i] - steps
             ends[decoding] = text[i] - lead[decoding]
             phase[decoding] = -lead[decoding] % size
-            takers[phase[decoding]] += 1
+            takers[phase[decoding]] += int(paging)
             next_end = min(next_end, ends[decoding])
             if first_token[i] == 0:
                 first_token[i] = clock
@@ -497,7 +629,10 @@ def serve_one(
                 limit = min(limit, origin_steps + steps_to(arrival[queue[joined]], origin, step_cost))
             leapt_from = steps
             turns = 0 if recording else min((limit - steps) // size, (usable - used) // running)
-            if turns > 1:  # turns of `size` steps, in which each request takes one block
+            if not paging and not recording:  # nothing is taken on the way
+                sum_blocks += used * (limit - steps)
+                steps = limit
+            elif turns > 1:  # turns of `size` steps, in which each request takes one block
                 sum_blocks += blocks_over_turns(turns, takers, steps % size, running, used)
                 used += turns * running
                 steps += turns * size
@@ -510,20 +645,26 @@ def serve_one(
                 if recording:
                     clock = origin + (steps - origin_steps) * step_cost
                     entry = sum_batch + (steps - 1 - leapt_from) * running
-                    step_log[steps - 1] = np.array((running, running, used, clock))
+                    stored = cached + (steps - leapt_from) * running
+                    step_log[steps - 1] = np.array((running, running, used, clock, stored))
                     write_schedule(schedule_log, entry, batch, chunk, running, decoding)
             if caching:
                 for r in range(running):
                     if (phase[r] - leapt_from) % size <= steps - leapt_from:  # a block becomes full, or one is taken
                         extend(pool, names, texts, start[batch[r]], lead[r] + leapt_from, steps - leapt_from, size)
-            scheduled += running * (steps - leapt_from)
-            sum_batch += running * (steps - leapt_from)
+            leapt = steps - leapt_from
+            scheduled += running * leapt
+            sum_batch += running * leapt
+            sum_cached += cached * leapt + running * (leapt * (leapt + 1) // 2)
+            cached += running * leapt
             max_blocks = max(max_blocks, used)
             clock = origin + (steps - origin_steps) * step_cost
 
         # retire: who has all its tokens gives back slot and blocks, now or after one more step
         if lingering > 0:
-            used -= leave(pool, texts, start, ghosts[:lingering], text, size, caching)
+            freed, gone = leave(pool, texts, start, ghosts[:lingering], text, reserved, size, caching)
+            used -= freed
+            cached -= gone
             lingering = 0
         if steps >= next_end:
             stay = 0
@@ -532,15 +673,11 @@ def serve_one(
             for r in range(running):
                 i = batch[r]
                 if r < decoding and ends[r] == steps:
-                    takers[phase[r]] -= 1
+                    takers[phase[r]] -= int(paging)
                     last_token[i] = clock
                     finished += 1
-                    if refill_delay > 0:
-                        ghosts[lingering] = i
-                        lingering += 1
-                    else:
-                        held = blocks_of(text[i], size)
-                        used -= give_back(pool, texts, start[i], held) if caching else held
+                    ghosts[lingering] = i
+                    lingering += 1
                     continue
                 if r < decoding:
                     still_decoding += 1
@@ -549,6 +686,11 @@ def serve_one(
                 stay += 1
             running = stay
             decoding = still_decoding
+            if refill_delay == 0:
+                freed, gone = leave(pool, texts, start, ghosts[:lingering], text, reserved, size, caching)
+                used -= freed
+                cached -= gone
+                lingering = 0
 
     makespan = origin + (steps - origin_steps) * step_cost
     refused = (output > 0).sum() - queue.size
@@ -560,6 +702,7 @@ def serve_one(
         sum_blocks,
         max_batch,
         sum_batch,
+        sum_cached,
         hits_first,
         hits_resumed,
     )
@@ -624,13 +767,17 @@ def write_schedule(schedule: I64, row: int, batch: I64, chunk: I64, running: int
 
 
 @kernel
-def leave(pool: I64, texts: I64, start: I64, ended: I64, text: I64, size: int, caching: bool) -> int:
-    """Blocks that come free when these requests, all of their text computed, leave in this order."""
-    free = 0
+def leave(
+    pool: I64, texts: I64, start: I64, ended: I64, text: I64, reserved: I64, size: int, caching: bool
+) -> tuple[int, int]:
+    """Blocks that come free when these requests, their text all computed, leave in this order; and tokens in them."""
+    free = tokens = 0
     for i in ended:
-        held = blocks_of(text[i], size)
-        free += give_back(pool, texts, start[i], held) if caching else held
-    return free
+        held = blocks_of(text[i], size) if reserved.size == 0 else reserved[i]
+        freed = give_back(pool, texts, start[i], held) if caching else held
+        free += freed
+        tokens += text[i] - (held - freed) * size
+    return free, tokens
 
 
 @kernel
