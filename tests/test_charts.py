@@ -11,6 +11,7 @@ from folders import claim, from_multiples, write_folder
 
 from sweep.report import charts
 from sweep.report.charts.curves import _apart
+from sweep.report.charts.look import RED
 from sweep.report.claims import check
 from sweep.report.stats import summarise
 
@@ -112,7 +113,7 @@ def test_distributions_without_a_claim_state_the_means() -> None:
     chart = charts.distributions({"4": np.array([1.0, 3.0]), "16": np.array([4.0])}, "slots")
     assert "The multiple runs from 2 at slots = 4 to 4 at slots = 16" in words(chart)
     same = charts.distributions({"4": np.ones(3), "16": np.ones(3)}, "slots")
-    assert "The multiple is 1 at every slots" in words(same)
+    assert "The multiple is 1 at every value of slots" in words(same)
     assert "no cell has a result" in words(charts.distributions({"4": np.empty(0)}, "slots"))
 
 
@@ -180,7 +181,7 @@ def test_many_lines_are_told_apart_by_how_they_run(tmp_path: Path) -> None:
 def test_a_rise_within_the_noise_is_no_rise(tmp_path: Path) -> None:
     steps = [from_multiples(MULTIPLES), from_multiples(MULTIPLES + 0.001)]
     chart = charts.lines(summarise(write_folder(tmp_path, steps)), "slots")
-    assert "is about 4.70 at every slots" in words(chart)
+    assert "is about 4.70 at every value of slots" in words(chart)
 
 
 def test_lines_have_their_interval_and_the_limit_dashed(tmp_path: Path) -> None:
@@ -258,3 +259,28 @@ def test_a_chart_is_saved_as_svg_and_png_and_refers_to_nothing(tmp_path: Path) -
 def test_the_same_results_give_the_same_picture(tmp_path: Path) -> None:
     first, second = (charts.save(charts.distribution(MULTIPLES, claim=FIVE), tmp_path, name) for name in "ab")
     assert first == second
+
+
+def test_words_of_a_claim_stand_at_the_end_of_the_rule_that_the_means_keep_away_from(tmp_path: Path) -> None:
+    five = claim(at_least=5)
+    low_at_left = charts.lines(line(tmp_path / "a", [2.0, 3.0, 4.9]), "slots", claim=five)
+    low_at_right = charts.lines(line(tmp_path / "b", [4.9, 3.0, 2.0]), "slots", claim=five)
+    assert [claim_words(chart)["align"] for chart in (low_at_left, low_at_right)] == ["left", "right"]
+
+
+def claim_words(chart: Any) -> dict[str, Any]:
+    marks = (layer["mark"] for layer in chart.to_dict()["layer"])
+    return next(mark for mark in marks if mark["type"] == "text" and mark.get("color") == RED)
+
+
+def test_one_workload_is_no_share_of_workloads() -> None:
+    assert "The multiple is 5.05 in the one workload" in words(charts.distribution(np.array([5.05]), claim=FIVE))
+
+
+def test_lines_that_all_peak_say_where_the_highest_is(tmp_path: Path) -> None:
+    axes = {"slots": [4, 8, 16], "output_cv": [1.0, 2.0]}
+    means = [2.0, 2.1, 4.0, 3.0, 2.0, 2.2]
+    steps = [from_multiples([mean - 0.0001, mean + 0.0001] * 20) for mean in means]
+    cells = summarise(write_folder(tmp_path, steps, axes=axes))
+    chart = charts.lines(cells, "slots", color="output_cv")
+    assert "is largest in between along slots at every value of cv, up to 4 at slots = 8, cv = 1" in words(chart)

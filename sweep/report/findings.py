@@ -24,6 +24,8 @@ def of_distribution(values: Values, metric: str, claim: Mapping[str, Any] | None
     subject, known = metric_name(metric).subject, defined(values)
     if len(known) == 0:
         return f"{subject} is undefined in every workload"
+    if len(values) == 1:
+        return f"{subject} is {number(float(known[0]))} in the one workload"
     if claim:
         return f"{percent(float(meets(values, claim).mean()))} of workloads {_reached(metric, claim)}"
     mean = number(float(known.mean()))
@@ -62,7 +64,7 @@ def of_lines(cells: pl.DataFrame, x: str, color: str | None, metric: str) -> str
     first, last = _place(ran, 0, [x], metric), _place(ran, -1, [x], metric)
     peak, dip = int(mean.arg_max() or 0), int(mean.arg_min() or 0)
     return {
-        STAYS: f"{subject} is {'' if max(mean) == min(mean) else 'about '}{number(mean[peak])} at every {x}",
+        STAYS: f"{subject} is {'' if max(mean) == min(mean) else 'about '}{number(mean[peak])} at every value of {x}",
         PEAKS: f"{subject} is largest, {_place(ran, peak, [x], metric)}",
         DIPS: f"{subject} is smallest, {_place(ran, dip, [x], metric)}",
         RISES: f"{subject} rises from {first} to {last}",
@@ -134,11 +136,21 @@ def of_fit(points: pl.DataFrame, x: str) -> str:
     return title + (f", {fit['slots'][-1]:,} at {axis_value(fit[x][-1])}" if len(fit) > 1 else "")
 
 
+def of_fits(points: pl.DataFrame, x: str, color: str) -> str:
+    """How many requests fit at the largest value of an axis, on the lowest line and on the highest."""
+    last = points.filter(pl.col(x) == pl.col(x).max()).sort("slots", maintain_order=True)
+    fewest, most = (f"{last['slots'][row]:,} of {axis_value(last[color][row])}" for row in (0, -1))
+    where = f"At {x} {axis_value(last[x][0])}"
+    if last["slots"][0] == last["slots"][-1]:
+        return f"{where}, {plural(last['slots'][0], 'request')} of any {color} fit"
+    return f"{where}, from {fewest} to {most} requests fit"
+
+
 def _ends(found: Mapping[str, float], shown: Callable[[float], str], name: str) -> str:
     """The smallest and the largest value with their places, such as "from 2 at slots = 4 to 5 at slots = 8"."""
     low, high = min(found, key=found.__getitem__), max(found, key=found.__getitem__)
     if shown(found[low]) == shown(found[high]):
-        return f"{shown(found[low])} at every {name}"
+        return f"{shown(found[low])} at every value of {name}"
     return f"from {shown(found[low])} at {name} = {low} to {shown(found[high])} at {name} = {high}"
 
 
@@ -160,7 +172,10 @@ def _of_many_lines(ran: pl.DataFrame, x: str, color: str, metric: str) -> str:
     if not shapes:
         return of_heatmap(ran, [color, x], metric)
     if len(set(shapes.values())) == 1:
-        return f"{subject} {shapes.popitem()[1]} along {x} at every {name}"
+        shape = shapes.popitem()[1]
+        peak = int(ran[f"{metric}_mean"].arg_max() or 0)
+        height = f", up to {_place(ran, peak, [x, color], metric)}" if shape == PEAKS else ""
+        return f"{subject} {shape} along {x} at every value of {name}{height}"
     groups = {shape: [value for value in shapes if shapes[value] == shape] for shape in dict.fromkeys(shapes.values())}
     told = [f"{shape} at {name} = {_listed(values, list(shapes))}" for shape, values in groups.items()]
     return f"Along {x}, {subject[0].lower()}{subject[1:]} {'; '.join(told)}"

@@ -140,7 +140,8 @@ def sentence(frame: pl.DataFrame, manifest: Mapping[str, Any], verdicts: Iterabl
     where = f"At {at(cell['axes'])}, " if cell["axes"] else ""
     if row["multiple_mean"] is None:
         return _upper(f"{where}there is no answer: {row['error'] or 'no multiple was simulated'}.")
-    told = next((verdict for verdict in verdicts if verdict.cell == cell["cell"] and verdict.share is not None), None)
+    known = (verdict for verdict in verdicts if verdict.cell == cell["cell"] and verdict.share is not None)
+    told = next(known, None) if row["multiple_sd"] else None  # of equal workloads, or of one, a share says nothing
     return _upper(f"{where}{_multiple(row)}{_met(told) if told else ''}.")
 
 

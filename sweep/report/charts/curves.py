@@ -43,7 +43,7 @@ def lines(
     vertical = {"title": f"mean {metric_name(metric).title}", "scale": alt.Scale(domain=domain, nice=False, zero=False)}
     tooltip = tooltips(("label", x), ("series", color or "line"), ("text", f"mean {metric}"), ("n", "workloads"))
     base = alt.Chart(frame).encode(x=horizontal, color=colors, tooltip=tooltip)
-    layers = [*_interval_layers(base, vertical, joined=joined), *_reference_rules(metric, claim, domain)]
+    layers = [*_interval_layers(base, vertical, joined=joined), *_reference_rules(frame, metric, claim, domain)]
     if frame["theory"].count():
         layers.append(_theory_layer(base, vertical, joined=joined))
     if len(names) > 1:
@@ -96,7 +96,7 @@ def _reach(frame: pl.DataFrame, metric: str, claim: Claim | None) -> list[float]
     return [low if low == 0 else low - room, high + room]
 
 
-def _reference_rules(metric: str, claim: Claim | None, domain: Sequence[float]) -> list[Chart]:
+def _reference_rules(frame: pl.DataFrame, metric: str, claim: Claim | None, domain: Sequence[float]) -> list[Chart]:
     """A thin rule at a multiple of one, and dashed ones at the bounds of a claim."""
     layers: list[Chart] = []
     if metric in ("multiple", "multiple_s") and domain[0] <= 1 <= domain[1]:
@@ -106,10 +106,21 @@ def _reference_rules(metric: str, claim: Claim | None, domain: Sequence[float]) 
         rules = alt.Chart(pl.DataFrame({"y": found}))
         layers.append(rules.mark_rule(color=RED, strokeDash=[2, 3], strokeWidth=1.5).encode(y="y:Q"))
         words = alt.Chart(pl.DataFrame({"y": found[-1:], "text": [f"claim: {bound_text(claim)}"]}))
-        style: dict[str, Any] = {"align": "left", "dx": 4, "dy": -8, "fontSize": 12, "fontWeight": "bold"}
+        end: dict[str, Any] = {"align": "left", "dx": 4} if _clear_at_left(frame, found[-1]) else {"align": "right"}
+        style: dict[str, Any] = {**end, "dy": -8, "fontSize": 12, "fontWeight": "bold"}
+        place = alt.value(0 if end["align"] == "left" else "width")
         marks = (words.mark_text(stroke=PAPER, strokeWidth=4, **style), words.mark_text(color=RED, **style))
-        layers += [mark.encode(x=alt.value(0), y="y:Q", text="text:N") for mark in marks]
+        layers += [mark.encode(x=place, y="y:Q", text="text:N") for mark in marks]
     return layers
+
+
+def _clear_at_left(frame: pl.DataFrame, bound: float) -> bool:
+    """Whether the means keep at least as far from a bound in the first third of the axis as they do in the last."""
+    places = list(dict.fromkeys(frame["label"]))
+    third = -(-len(places) // 3)
+    near = frame.with_columns(gap=(pl.col("value") - bound).abs()).filter(pl.col("gap").is_not_null())
+    left, right = (near.filter(pl.col("label").is_in(part))["gap"].min() for part in (places[:third], places[-third:]))
+    return left is None or right is None or bool(left >= right)  # type: ignore[operator]
 
 
 def _interval_layers(base: alt.Chart, vertical: dict[str, Any], *, joined: bool) -> list[Chart]:

@@ -54,7 +54,7 @@ def _histogram(frame: pl.DataFrame, metric: str, domain: Sequence[float], top: i
     return mark.encode(  # type: ignore[no-any-return]
         x=alt.X("x:Q", title=metric_name(metric).title, scale=alt.Scale(domain=domain, nice=False)),
         x2="x2:Q",
-        y=alt.Y("from:Q", title="workloads", scale=height, axis=alt.Axis(tickCount=5)),
+        y=alt.Y("from:Q", title="workloads", scale=height, axis=alt.Axis(tickCount=5, tickMinStep=1)),
         y2="to:Q",
         color=alt.condition("datum.meets", alt.value(BLUE), alt.value(GREY)),
         tooltip=[alt.Tooltip("x:Q", title="from"), alt.Tooltip("x2:Q", title="to"), alt.Tooltip("count:Q")],

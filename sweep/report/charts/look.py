@@ -15,6 +15,7 @@ import altair as alt
 import numpy as np
 import vl_convert
 
+from sweep.report.charts.png import smaller
 from sweep.results import write_whole
 
 Chart: TypeAlias = alt.Chart | alt.LayerChart | alt.FacetChart
@@ -60,7 +61,7 @@ def save(chart: Chart, folder: Path, name: str) -> str:
     svg = _with_own_ids(str(vl_convert.vegalite_to_svg(spec, **options)), name)
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / f"{name}.svg", svg.encode())
-    write_whole(folder / f"{name}.png", vl_convert.vegalite_to_png(spec, scale=2, **options))
+    write_whole(folder / f"{name}.png", smaller(vl_convert.vegalite_to_png(spec, scale=2, **options)))
     return svg
 
 
