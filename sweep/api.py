@@ -19,6 +19,7 @@ from sweep.runner import Watch, chunks
 from sweep.runner import run as fill
 from sweep.status import status
 from sweep.study import Precision, Study, read_study
+from sweep.verify import Verification, verify
 
 
 def run(
@@ -120,6 +121,10 @@ class Results:
     def status(self) -> dict[str, Any]:
         """What is done and left, point by point, what failed and what is damaged, as plain data."""
         return status(self._store)
+
+    def verify(self, sample: int = 8, seed: int | None = None) -> Verification:
+        """What comes of simulating so many shards again, chosen at random by the seed, against those that are here."""
+        return verify(self._store, sample, seed)
 
     def check(self) -> list[Verdict]:
         """The verdict on each claim in each cell that it speaks of."""

@@ -185,6 +185,26 @@ def status(folder: Folder, json: Json = False) -> None:
 
 
 @app.command()
+def verify(
+    folder: Folder,
+    sample: Annotated[int, typer.Option(min=1, help="Shards to simulate again, chosen at random.")] = 8,
+    seed: Annotated[int | None, typer.Option(min=0, help="Seed of the choice; another each time unless given.")] = None,
+) -> None:
+    """Simulate some shards of a results folder again and compare them byte by byte.
+
+    Exit status 1 where one differs or is damaged.
+    """
+    from sweep import api
+    from sweep.verify import text
+
+    results = api.read(folder)
+    found = results.verify(sample, seed)
+    print(_printable(text(found)))
+    amiss = _say_what_is_amiss(results)
+    raise typer.Exit(int(amiss or bool(found.differences)))
+
+
+@app.command()
 def check(folder: Folder, json: Json = False) -> None:
     """Give the verdict on each claim of a results folder: holds, fails or undecided.
 

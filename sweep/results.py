@@ -209,6 +209,10 @@ class Store:
         """The point's shards in order of replicates."""
         return [self.folder / self._by_point[point][first]["file"] for first in self._firsts[point]]
 
+    def path_of(self, span: Span) -> Path:
+        """The shard of a span that is here."""
+        return self.folder / str(self._by_point[span.point][span.first]["file"])
+
     def spans_of(self, point: int) -> list[Span]:
         """What the point's shards hold, in order of replicates, those that lack a cell included."""
         return [_span(self._by_point[point][first]) for first in self._firsts[point]]

@@ -16,7 +16,7 @@ LAYERS = [  # a module imports only from its own line or one above
     ["grid"],
     ["record"],
     ["results"],
-    ["machine", "manifest", "workers", "runner", "progress", "status"],
+    ["machine", "manifest", "workers", "runner", "progress", "status", "verify"],
     ["report"],
     ["api", "describe", "gallery", "lab", "multiple", "replay", "memory_text", "listing"],
     ["cli"],
