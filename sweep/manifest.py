@@ -11,16 +11,36 @@ from typing import Any
 
 from sweep.grid import Cell, Point
 from sweep.model.lengths import IntegerLengths, integer_lengths, moments
-from sweep.model.theory import exact_static_steps, limit_multiple
+from sweep.model.theory import (
+    CHEAP_ENTRIES,
+    exact_static_steps,
+    limit_multiple,
+    mean_continuous_bounds,
+    static_steps_distribution,
+    static_steps_sd,
+)
 from sweep.record import FORMAT
 from sweep.study import Study, plain, study_hash_parts
 
+CONVOLVED = 2**23  # entries that exact distributions may take in all cells together: about a second
+THEORY = (
+    "exact_static_steps",
+    "limit_multiple",
+    "exact_static_steps_sd",
+    "exact_static_steps_p05",
+    "exact_static_steps_p50",
+    "exact_static_steps_p95",
+    "exact_output_tokens",
+    "least_continuous_steps",  # bounds on the expected steps of continuous batching
+    "most_continuous_steps",
+)
 PACKAGES = ("batch-sweep", "numpy", "numba", "polars", "scipy")
 
 
 def manifest(study: Study, points: tuple[Point, ...], keep: str = "rows") -> dict[str, Any]:
     """The manifest of a folder that has no shards yet."""
-    cells = [_cell(cell, point) for point in points for cell in point.cells]
+    entries = CONVOLVED // sum(len(point.cells) for point in points)
+    cells = [_cell(cell, point, entries) for point in points for cell in point.cells]
     return {
         "format": FORMAT,
         "hash": points[0].study,
@@ -56,7 +76,7 @@ def _point(point: Point) -> dict[str, Any]:
     }
 
 
-def _cell(cell: Cell, point: Point) -> dict[str, Any]:
+def _cell(cell: Cell, point: Point, entries: int) -> dict[str, Any]:
     return {
         "cell": cell.index,
         "point": point.index,
@@ -65,17 +85,26 @@ def _cell(cell: Cell, point: Point) -> dict[str, Any]:
         "context": cell.context,
         "step_ms": cell.step_ms,
         "error": cell.error,
-        **_theory(cell, point, integer_lengths(point.workload.output)),
+        **_theory(cell, point, integer_lengths(point.workload.output), entries),
     }
 
 
-def _theory(cell: Cell, point: Point, lengths: IntegerLengths) -> dict[str, float | None]:
+def _theory(cell: Cell, point: Point, lengths: IntegerLengths, entries: int) -> dict[str, float | None]:
+    """Exact expectations of a cell, and the distribution of its static steps where that has no more than `entries`."""
     if cell.error is not None:
-        return {"exact_static_steps": None, "limit_multiple": None}
-    return {
-        "exact_static_steps": exact_static_steps(lengths, point.workload.requests, cell.slots),
-        "limit_multiple": _null(limit_multiple(lengths, cell.slots)),
-    }
+        return dict.fromkeys(THEORY)
+    size = point.workload.requests, cell.slots
+    steps = static_steps_distribution(lengths, *size, min(entries, CHEAP_ENTRIES))
+    percentiles = [None if steps is None else float(steps.quantile(share)) for share in (0.05, 0.5, 0.95)]
+    values = (
+        exact_static_steps(lengths, *size),
+        _null(limit_multiple(lengths, cell.slots)),
+        static_steps_sd(lengths, *size),
+        *percentiles,
+        point.workload.requests * moments(lengths).mean,
+        *mean_continuous_bounds(lengths, *size),
+    )
+    return dict(zip(THEORY, values, strict=True))
 
 
 def _null(value: float) -> float | None:

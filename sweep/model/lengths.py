@@ -25,6 +25,7 @@ from sweep.model.distributions import (
     Family,
     Gamma,
     Geometric,
+    Given,
     Lab,
     Lognormal,
     Mixture,
@@ -110,6 +111,8 @@ def integer_lengths(spec: Distribution) -> IntegerLengths:
     """The exact distribution of lengths, after rounding up and after every cap."""
     if isinstance(spec, Lab):
         return integer_lengths(_lab_mixture())
+    if isinstance(spec, Given):
+        return integer_lengths(Empirical(values=spec.values))
     values, cdf = _cut(spec, _up_to(spec, MAX_TOKENS if spec.cap is None else spec.cap))
     happens = np.diff(cdf, prepend=0.0) > 0
     values, cdf = values[happens], cdf[happens]
@@ -118,17 +121,17 @@ def integer_lengths(spec: Distribution) -> IntegerLengths:
 
 
 def moments(lengths: IntegerLengths) -> Moments:
-    """Exact mean and cv of the lengths."""
+    """Exact mean and cv of the lengths; summed by numpy, since the last digit of a dot product depends on the BLAS."""
     share = np.diff(lengths.cdf, prepend=0.0)
-    mean = float(share @ lengths.values)
-    deviation = float(np.sqrt(share @ (lengths.values - mean) ** 2))
+    mean = float((share * lengths.values).sum())
+    deviation = float(np.sqrt((share * (lengths.values - mean) ** 2).sum()))
     return Moments(mean, deviation / mean if mean > 0 else float("nan"))
 
 
 @lru_cache(maxsize=KEPT_TABLES)
 def look_up_of(spec: Distribution) -> LookUp:
-    """The look-up table of a distribution; `lab` has none, its lengths are from `lab_lengths`."""
-    assert not isinstance(spec, Lab)
+    """The look-up table of a distribution; `lab` has none, its lengths are from `lab_lengths`, nor have given lengths."""
+    assert not isinstance(spec, Lab | Given)
     return look_up(integer_lengths(spec))
 
 

@@ -7,22 +7,67 @@ same rows give the same bytes of `cells.parquet` on any machine and with any num
 import io
 import json
 import math
-from bisect import bisect_left, bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-from scipy.special import bdtr, bdtrc, ndtri, stdtrit
 
+from sweep.report.adjusted import Adjusted, adjusted, controls
+from sweep.report.intervals import (
+    Interval,
+    Values,
+    defined,
+    mean_and_sd,
+    mean_interval,
+    percentile_interval,
+    percentile_needs,
+    ratio_of_means,
+    t_interval,
+    wilson,
+)
 from sweep.results import Store, metrics, write_whole
 
-Values: TypeAlias = npt.NDArray[np.float64 | np.int64]
-I64: TypeAlias = npt.NDArray[np.int64]
-Interval: TypeAlias = tuple[float, float]
+__all__ = [
+    "NO_VALUES",
+    "Column",
+    "Estimates",
+    "Interval",
+    "Values",
+    "axis_columns",
+    "columns_by_cell",
+    "defined",
+    "estimates",
+    "exact_sum",
+    "mean_interval",
+    "percentile_interval",
+    "summarise",
+    "wilson",
+    "write_cells",
+]
 
+I64: TypeAlias = npt.NDArray[np.int64]
+
+PERCENTILES = (5, 50, 95)
 ESTIMATES = ("mean", "sd", "se", "ci_low", "ci_high", "p05", "p50", "p95")
+MORE = (
+    *(f"p{p:02}_ci_{end}" for p in PERCENTILES for end in ("low", "high")),
+    *("simultaneous_low", "simultaneous_high"),
+    *Adjusted._fields,
+)
+MOST_NEEDED = max(map(percentile_needs, PERCENTILES))  # workloads from which on no interval is withheld
+OF_TOTALS = tuple(f"multiple_of_totals{part}" for part in ("", "_se", "_ci_low", "_ci_high"))
+THEORY = (
+    "exact_static_steps",
+    "exact_static_steps_sd",
+    "exact_static_steps_p05",
+    "exact_static_steps_p50",
+    "exact_static_steps_p95",
+    "least_continuous_steps",
+    "most_continuous_steps",
+    "limit_multiple",
+)
 RATES = ("static_tokens_per_s", "continuous_tokens_per_s", "static_requests_per_s", "continuous_requests_per_s")
 
 
@@ -60,15 +105,9 @@ def summarise(store: Store) -> pl.DataFrame:
     for cell, reason in failed.items():
         rows[cell]["error"] = reason
     for point in manifest["points"]:
-        for metric in metrics(manifest["measure"]):
-            for cell, column in columns_by_cell(store, point["point"], metric).items():
-                rows[cell]["replicates"] = len(column.values)
-                for name, value in zip(ESTIMATES, estimates(column.values), strict=True):
-                    rows[cell][f"{metric}_{name}"] = value
-                rows[cell][f"{metric}_total"] = exact_sum(column.values)
-    points = {point["point"]: point for point in manifest["points"]}
-    for cell in manifest["cells"]:
-        rows[cell["cell"]].update(_ratios(rows[cell["cell"]], cell, points[cell["point"]]))
+        _summarise_point(store, point, rows)
+    for metric in metrics(manifest["measure"]):
+        _widen(list(rows.values()), metric)
     schema = _schema(manifest)
     return pl.DataFrame({name: [row.get(name) for row in rows.values()] for name in schema}, schema=schema)
 
@@ -91,15 +130,8 @@ def columns_by_cell(store: Store, point: int, metric: str) -> dict[int, Column]:
     """One metric of a point's workloads for each cell that has rows and did not fail, which would leave only those that
     happened to work; one metric at a time keeps memory small.
     """
-    frame = store.point_rows(point, [metric])
-    cells, starts, counts = np.unique(frame["cell"].to_numpy(), return_index=True, return_counts=True)
-    replicates, values = frame["replicate"].to_numpy(), frame[metric].to_numpy()
-    failed = store.failed()
-    return {
-        int(cell): Column(replicates[start : start + count], values[start : start + count])
-        for cell, start, count in zip(cells, starts, counts, strict=True)  # rows come sorted by cell
-        if cell not in failed
-    }
+    found = _columns(store, point, (metric,))
+    return {cell: Column(replicates, columns[metric]) for cell, (replicates, columns) in found.items()}
 
 
 def estimates(values: Values) -> Estimates:
@@ -111,57 +143,11 @@ def estimates(values: Values) -> Estimates:
     if len(values) == 0:
         return Estimates()
     p05, p50, p95 = (float(value) for value in np.percentile(values, (5, 50, 95)))
-    mean, sd = _mean_and_sd(values)
+    mean, sd = mean_and_sd(values)
     if sd is None:
         return Estimates(mean, p05=p05, p50=p50, p95=p95)
-    low, high = _t_interval(mean, sd, len(values), 0.95)
+    low, high = t_interval(mean, sd / math.sqrt(len(values)), len(values) - 1)
     return Estimates(mean, sd, sd / math.sqrt(len(values)), low, high, p05, p50, p95)
-
-
-def mean_interval(values: Values, confidence: float = 0.95) -> Interval | None:
-    """Student's t interval for the mean of the defined values; None for fewer than two.
-
-    Values that are all the same give an interval of no width.
-    """
-    values = defined(values)
-    if len(values) < 2:
-        return None
-    mean, sd = _mean_and_sd(values)
-    assert sd is not None
-    return _t_interval(mean, sd, len(values), confidence)
-
-
-def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval | None:
-    """The score interval for a share of n independent trials (Wilson 1927); None when there were none."""
-    if n == 0:
-        return None
-    z2 = float(ndtri((1 + confidence) / 2)) ** 2
-    share = successes / n
-    centre = (share + z2 / (2 * n)) / (1 + z2 / n)
-    half = math.sqrt(z2 * share * (1 - share) / n + (z2 / (2 * n)) ** 2) / (1 + z2 / n)
-    # At the ends the formula gives exactly 0 and 1; rounding must not take the interval past its estimate.
-    return (0.0 if successes == 0 else centre - half, 1.0 if successes == n else centre + half)
-
-
-def percentile_interval(values: Values, p: float, confidence: float = 0.95) -> Interval | None:
-    """Order statistics that enclose the p-th percentile, in 0..100, whatever the distribution.
-
-    The count of values at or below the percentile is binomial, so the ranks follow from its tails, at most
-    (1 - confidence) / 2 each: the interval covers with at least `confidence`. None when even the smallest and the
-    largest value are too few.
-    """
-    values = np.sort(defined(values))
-    n, share, tail = len(values), p / 100, (1 - confidence) / 2
-    below = bisect_right(range(n), tail, key=lambda k: float(bdtr(k, n, share)))  # P(count <= below - 1) <= tail
-    above = bisect_left(range(n), -tail, key=lambda k: -float(bdtrc(k, n, share)))  # P(count > above) <= tail
-    if below == 0 or above == n:
-        return None
-    return float(values[below - 1]), float(values[above])
-
-
-def defined(values: Values) -> Values:
-    """The values that are not nan."""
-    return values[~np.isnan(values)]
 
 
 def exact_sum(values: Values) -> int | float:
@@ -173,18 +159,6 @@ def exact_sum(values: Values) -> int | float:
     return (int((whole >> 32).sum()) << 32) + int((whole & 0xFFFFFFFF).sum())
 
 
-def _mean_and_sd(values: Values) -> tuple[float, float | None]:
-    """The mean and, from two values on, the sample deviation; equal values give exactly themselves and 0."""
-    if values.min() == values.max():
-        return float(values[0]), 0.0 if len(values) > 1 else None
-    return float(values.mean()), float(values.std(ddof=1))
-
-
-def _t_interval(mean: float, sd: float, n: int, confidence: float) -> Interval:
-    half = float(stdtrit(n - 1, (1 + confidence) / 2)) * sd / math.sqrt(n)
-    return mean - half, mean + half
-
-
 def _identity(cell: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str, Any]:
     point = next(point for point in manifest["points"] if point["point"] == cell["point"])
     return {
@@ -193,8 +167,7 @@ def _identity(cell: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str,
         **{column: _plain(cell["axes"][column]) for column in axis_columns(manifest)},  # `slots` may be an axis
         "replicates": 0,
         "error": cell["error"],
-        "exact_static_steps": _known(cell["exact_static_steps"]),
-        "limit_multiple": _known(cell["limit_multiple"]),
+        **{name: _known(cell.get(name)) for name in THEORY},
         "realised_output_mean": point["output_mean"],
         "realised_output_cv": point["output_cv"],
         "realised_output_at_cap": point["output_at_cap"],
@@ -205,15 +178,76 @@ def _known(value: float | None) -> float | None:
     return None if value is None or math.isnan(value) else value
 
 
-def _ratios(row: Mapping[str, Any], cell: Mapping[str, Any], point: Mapping[str, Any]) -> dict[str, float | None]:
+def _summarise_point(store: Store, point: Mapping[str, Any], rows: Mapping[int, dict[str, Any]]) -> None:
+    """Adds to each cell's row what its workloads say."""
+    cells = {cell["cell"]: cell for cell in store.manifest["cells"] if cell["point"] == point["point"]}
+    steps = _columns(store, point["point"], ("output_tokens", "static_steps", "continuous_steps"))
+    known = {number: controls(cells[number], columns) for number, (_, columns) in steps.items()}
+    for metric in metrics(store.manifest["measure"]):
+        for number, column in columns_by_cell(store, point["point"], metric).items():
+            row = rows[number]
+            row["replicates"] = len(column.values)
+            found = {
+                "n": len(defined(column.values)),
+                **estimates(column.values)._asdict(),
+                **_percentile_intervals(column.values),
+                **adjusted(metric, column.values, known[number])._asdict(),
+            }
+            row |= {f"{metric}_{name}": value for name, value in found.items()}
+            if found["n"] < MOST_NEEDED:
+                row["intervals_need"] = MOST_NEEDED
+    for number, (_, columns) in steps.items():
+        rows[number] |= _ratios(columns, cells[number], point)
+
+
+def _columns(store: Store, point: int, names: Sequence[str]) -> dict[int, tuple[I64, dict[str, Values]]]:
+    """Replicates and columns of each cell of a point that has rows and did not fail."""
+    frame = store.point_rows(point, names)
+    cells, starts, counts = np.unique(frame["cell"].to_numpy(), return_index=True, return_counts=True)
+    replicates, values = frame["replicate"].to_numpy(), {name: frame[name].to_numpy() for name in names}
+    failed = store.failed()
+    return {
+        int(cell): (
+            replicates[start : start + count],
+            {name: column[start : start + count] for name, column in values.items()},
+        )
+        for cell, start, count in zip(cells, starts, counts, strict=True)  # rows come sorted by cell
+        if cell not in failed
+    }
+
+
+def _percentile_intervals(values: Values) -> dict[str, float | None]:
+    """Order statistics around each percentile; None where there are too few."""
+    found: dict[str, float | None] = {}
+    for p in PERCENTILES:
+        found[f"p{p:02}_ci_low"], found[f"p{p:02}_ci_high"] = percentile_interval(values, p) or (None, None)
+    return found
+
+
+def _widen(rows: Sequence[dict[str, Any]], metric: str) -> None:
+    """Intervals that all cells' means keep together with 95 %: each at 1 - 5 % / cells (Bonferroni)."""
+    unsure = [row for row in rows if row.get(f"{metric}_se") is not None]
+    for row in unsure:
+        ends = t_interval(row[f"{metric}_mean"], row[f"{metric}_se"], row[f"{metric}_n"] - 1, 1 - 0.05 / len(unsure))
+        row[f"{metric}_simultaneous_low"], row[f"{metric}_simultaneous_high"] = ends
+
+
+def _ratios(
+    columns: Mapping[str, Values], cell: Mapping[str, Any], point: Mapping[str, Any]
+) -> dict[str, float | None]:
     """The ratios of sums over all workloads of a cell; None where nothing was simulated or no time is known."""
-    totals = {name: row.get(f"{name}_total", 0) for name in ("output_tokens", "static_steps", "continuous_steps")}
-    ratios = {"multiple_of_totals": _ratio(totals["static_steps"], totals["continuous_steps"])}
+    totals = {name: exact_sum(column) for name, column in columns.items()}
+    ratio = _ratio(totals["static_steps"], totals["continuous_steps"])
+    ratios: dict[str, float | None] = {"multiple_of_totals": ratio}
+    if ratio is not None and (found := ratio_of_means(columns["static_steps"], columns["continuous_steps"])):
+        n = len(columns["static_steps"])
+        ratios |= dict(zip(OF_TOTALS[1:], (found[1], *t_interval(ratio, found[1], n - 1)), strict=True))
     if cell["step_ms"] is not None:
         for scheduler in ("static", "continuous"):
             seconds = totals[f"{scheduler}_steps"] * cell["step_ms"] / 1000
             ratios[f"{scheduler}_tokens_per_s"] = _ratio(totals["output_tokens"], seconds)
-            ratios[f"{scheduler}_requests_per_s"] = _ratio(row["replicates"] * point["requests"], seconds)
+            requests = len(columns["output_tokens"]) * point["requests"]
+            ratios[f"{scheduler}_requests_per_s"] = _ratio(requests, seconds)
     return ratios
 
 
@@ -223,7 +257,6 @@ def _ratio(above: float, below: float) -> float | None:
 
 def _schema(manifest: Mapping[str, Any]) -> dict[str, Any]:
     timed = any(cell["step_ms"] is not None for cell in manifest["cells"])
-    theory = ("exact_static_steps", "limit_multiple")
     realised = ("realised_output_mean", "realised_output_cv", "realised_output_at_cap")
     return {
         "cell": pl.Int64,
@@ -231,8 +264,9 @@ def _schema(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "slots": pl.Int64,
         "replicates": pl.Int64,
         "error": pl.String,
-        **{f"{metric}_{name}": pl.Float64 for metric in metrics(manifest["measure"]) for name in ESTIMATES},
-        **dict.fromkeys(("multiple_of_totals", *theory, *realised, *(RATES if timed else ())), pl.Float64),
+        "intervals_need": pl.Int64,
+        **{f"{metric}_{name}": pl.Float64 for metric in metrics(manifest["measure"]) for name in (*ESTIMATES, *MORE)},
+        **dict.fromkeys((*OF_TOTALS, *THEORY, *realised, *(RATES if timed else ())), pl.Float64),
     }
 
 
