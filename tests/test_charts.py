@@ -249,6 +249,26 @@ def test_requests_that_fit_are_drawn_on_logarithmic_axes_and_none_is_no_zero(tmp
     assert ">none fits</text>" in charts.save(chart, tmp_path, "memory")
 
 
+def test_requests_that_fit_have_a_line_for_each_model_named_at_its_end(tmp_path: Path) -> None:
+    steps = [([9, 9], [3, 3])] * 5 + ["weights leave nothing"]
+    frame = summarise(write_folder(tmp_path / "f", steps, axes={"model": ["old", "new"], "context": [512, 1024, 2048]}))
+    chart = charts.requests_that_fit(frame.with_columns(slots=pl.Series([4, 2, 1, 64, 32, 0])), color="model")
+    assert json.dumps(chart.to_dict()).count('"type": "log"') >= 2
+    assert "At context 2,048: 0 requests fit with model new, 1 with old" in words(chart)
+    assert "weights leave nothing" in words(chart)
+    ends = {row["label"]: row["place"] for row in rows(chart) if "place" in row}
+    assert ends == {"old: 1": 1, "new: 32": 32}
+
+
+def test_labels_of_lines_that_end_together_stand_apart_in_the_order_of_the_lines(tmp_path: Path) -> None:
+    axes = {"model": ["a", "b", "c"], "context": [512, 1024]}
+    frame = summarise(write_folder(tmp_path / "f", [([9, 9], [3, 3])] * 6, axes=axes))
+    chart = charts.requests_that_fit(frame.with_columns(slots=pl.Series([200, 101, 210, 100, 9, 1])), color="model")
+    ends = {row["label"]: row["place"] for row in rows(chart) if "place" in row}
+    assert list(ends) == ["c: 1", "b: 100", "a: 101"]
+    assert ends["a: 101"] / ends["b: 100"] > 1.2
+
+
 def test_a_chart_is_saved_as_svg_and_png_and_refers_to_nothing(tmp_path: Path) -> None:
     svg = charts.save(charts.distribution(MULTIPLES, claim=FIVE), tmp_path, "one")
     assert (tmp_path / "one.svg").read_text(encoding="utf-8") == svg

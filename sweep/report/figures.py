@@ -65,7 +65,9 @@ def fitting_charts(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
     other = [name for name in (*numbers, *names) if name not in across][:1]
     lines = [{"kind": "lines", "x": across[0], **({"color": other[0]} if other else {}), **metric}] if across else []
     tiles = [{"kind": "heatmap", "x": across[0], "y": other[0], **metric}] if other else []
-    memory = [{"kind": "memory", "x": "context"}] if _fits_by_context(manifest) else []
+    lines_of = next((axis["columns"][0] for axis in manifest["axes"] if _is_of_memory(axis)), None)
+    by_line = {"color": lines_of} if lines_of in (*numbers, *names) else {}
+    memory = [{"kind": "memory", "x": "context", **by_line}] if _fits_by_context(manifest) else []
     distribution = [{"kind": "distribution", **metric}]
     if not other and any(claim["where"] for claim in manifest["claims"]):
         return [*distribution, *lines, *memory]  # the study asks about one cell
@@ -87,6 +89,11 @@ def _varied(manifest: Mapping[str, Any]) -> tuple[list[str], list[str]]:
 def _fits_by_context(manifest: Mapping[str, Any]) -> bool:
     by_memory = manifest["study"]["server"].get("slots") == "memory"
     return by_memory and len({cell["context"] for cell in manifest["cells"]}) > 1 and "context" in _varied(manifest)[0]
+
+
+def _is_of_memory(axis: Mapping[str, Any]) -> bool:
+    """Whether an axis sets what the memory is, such as the model or the GPU."""
+    return any(path.startswith("server.memory.") for path in axis["paths"])
 
 
 def _can_be_drawn(chart: Mapping[str, Any], manifest: Mapping[str, Any]) -> bool:
@@ -157,7 +164,8 @@ def _lines(store: Store, cells: pl.DataFrame, _: Sequence[Verdict], wish: Mappin
 
 
 def _memory(store: Store, cells: pl.DataFrame, _: Sequence[Verdict], wish: Mapping[str, Any]) -> tuple[Chart, str]:
-    shown, fixed = _slice(cells, store.manifest, [str(wish["x"])])
+    x, color = str(wish["x"]), wish.get("color")
+    shown, fixed = _slice(cells, store.manifest, [x, *([color] if color else [])])
     memory = store.manifest["study"]["server"].get("memory") or {}
     given = ", ".join(f"{name} = {value}" for name, value in memory.items())
     caption = (
@@ -165,7 +173,7 @@ def _memory(store: Store, cells: pl.DataFrame, _: Sequence[Verdict], wish: Mappi
         " may come to need, rounded down. Room is kept for the whole context of each request; memory that is lost in"
         " pieces is not modelled."
     )
-    return charts.requests_that_fit(shown, str(wish["x"]), note=fixed), caption
+    return charts.requests_that_fit(shown, x, color=color, note=fixed), caption
 
 
 _DRAWN = {"distribution": _distribution, "heatmap": _heatmap, "lines": _lines, "memory": _memory}

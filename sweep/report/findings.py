@@ -139,11 +139,12 @@ def of_fit(points: pl.DataFrame, x: str) -> str:
 def of_fits(points: pl.DataFrame, x: str, color: str) -> str:
     """How many requests fit at the largest value of an axis, on the lowest line and on the highest."""
     last = points.filter(pl.col(x) == pl.col(x).max()).sort("slots", maintain_order=True)
-    fewest, most = (f"{last['slots'][row]:,} of {axis_value(last[color][row])}" for row in (0, -1))
+    (fewest, lowest), (most, highest) = ((last["slots"][row], axis_value(last[color][row])) for row in (0, -1))
     where = f"At {x} {axis_value(last[x][0])}"
-    if last["slots"][0] == last["slots"][-1]:
-        return f"{where}, {plural(last['slots'][0], 'request')} of any {color} fit"
-    return f"{where}, from {fewest} to {most} requests fit"
+    fit = f"{plural(fewest, 'request')} {'fits' if fewest == 1 else 'fit'}"
+    if fewest == most:
+        return f"{where}: {fit} with every {color}"
+    return f"{where}: {fit} with {color} {lowest}, {most:,} with {highest}"
 
 
 def _ends(found: Mapping[str, float], shown: Callable[[float], str], name: str) -> str:
