@@ -17,9 +17,12 @@ NAMES = {
     "control",
     "distributions",
     "five_x",
+    "fp8_kv",
+    "gqa",
     "lab",
     "lab_seeds",
     "long_share",
+    "memory_wall",
     "queue_depth",
     "slots",
     "variance",
@@ -47,6 +50,7 @@ def test_the_studies_that_the_documents_speak_of_are_there() -> None:
 def test_a_study_opens_with_its_question_in_words(path: Path) -> None:
     head = path.read_text(encoding="utf-8").split("title =")[0].splitlines()
     assert all(line.startswith("#") for line in head)
+    head = [line for line in head if not line.startswith("#:schema")]
     assert head[0].endswith("?")
     assert len([line for line in head if len(line) > 1]) >= 3  # the question, and what comes out
 
@@ -113,6 +117,34 @@ def test_the_multiple_peaks_where_one_request_in_ten_is_long(results: dict[Path,
 def test_the_requests_that_fit_halve_as_the_context_doubles(results: dict[Path, Results]) -> None:
     path = next(path for path in STUDIES if path.stem == "context")
     assert results[path].cells["slots"].to_list() == [256, 128, 64, 32, 16, 8, 4]
+
+
+def slots_by_axes(results: dict[Path, Results], name: str) -> dict[tuple[float | str, ...], int]:
+    """The requests that fit in each cell by its axis values."""
+    path = next(path for path in STUDIES if path.stem == name)
+    return {tuple(cell["axes"].values()): cell["slots"] for cell in results[path].manifest["cells"]}
+
+
+def test_the_memory_wall_is_the_arithmetic_of_one_gpu(results: dict[Path, Results]) -> None:
+    fit = slots_by_axes(results, "memory_wall")
+    left = int(80 * 2**30 * 0.9) - 2 * 6_738_415_616
+    by_hand = [left // (context * 512 * 2**10) for context in (2048, 4096, 8192, 16_384, 32_768, 65_536)]
+    assert [count for (_, model), count in fit.items() if model == "Llama-2-7b-hf"] == by_hand == [59, 29, 14, 7, 3, 1]
+    past = [count for (context, model), count in fit.items() if model == "Mistral-7B-v0.1" and context >= 4096]
+    assert past == [117] * 5  # its window is full
+
+
+def test_fewer_bytes_of_a_token_make_a_larger_batch_but_no_larger_multiple(results: dict[Path, Results]) -> None:
+    fit, gained = slots_by_axes(results, "gqa"), multiples(results, "gqa")
+    assert list(fit.values()) == sorted(fit.values())
+    assert max(gained, key=gained.__getitem__) == ("Mistral-Nemo-Instruct-2407",)
+    assert min(gained, key=gained.__getitem__) == ("falcon-7b-instruct",)
+
+
+def test_eight_bit_weights_make_more_room_than_an_eight_bit_cache(results: dict[Path, Results]) -> None:
+    fit = slots_by_axes(results, "fp8_kv")
+    at_8192 = {kinds: fit[(*kinds, 8192)] for kinds in [("bf16", "bf16"), ("bf16", "fp8"), ("fp8", "bf16")]}
+    assert list(at_8192.values()) == [4, 9, 31]
 
 
 def test_shapes_of_equal_mean_and_cv_are_drawn_with_that_mean_and_cv(results: dict[Path, Results]) -> None:
