@@ -4,8 +4,9 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from functools import cached_property
+from html import escape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -14,12 +15,17 @@ from sweep.manifest import manifest
 from sweep.progress import Silent, scheduled_requests
 from sweep.report.claims import Verdict, check
 from sweep.report.stats import columns_by_cell, mean_interval, summarise, write_cells
+from sweep.report.words import sentence
 from sweep.results import Store
 from sweep.runner import Watch, chunks
 from sweep.runner import run as fill
 from sweep.status import status
 from sweep.study import Precision, Study, read_study
+from sweep.timelines import write_timelines
 from sweep.verify import Verification, verify
+
+if TYPE_CHECKING:
+    from sweep.report.charts.look import Chart
 
 
 def run(
@@ -50,10 +56,10 @@ def run(
         precise = _Precise(study.precision)
         fill(cells, store, _rounds(study), precise, watch or Silent(), executor=executor, jobs=jobs)
         store.enter()
+        frame = write_cells(store)
+        write_timelines(store, frame, cells)
         if report:
-            _write_report(store)
-        else:
-            write_cells(store)
+            _write_report(store, frame)
     return Results(folder, temporary)
 
 
@@ -135,14 +141,26 @@ class Results:
         self.__dict__.pop("cells", None)
         return _write_report(self._store)
 
+    @property
+    def charts(self) -> "dict[str, Chart]":
+        """The pictures of the page by name, as Altair charts to look at or to change."""
+        from sweep.report.figures import figures
+
+        return {figure.name: figure.chart for figure in figures(self._store, self.cells, self.check())}
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the answer in a sentence, then the cells."""
+        answer = sentence(self.cells, self.manifest, self.check())
+        return f"<p><b>{escape(self.manifest['title'])}</b>: {escape(answer)}</p>{self.cells._repr_html_()}"
+
     def __repr__(self) -> str:
         return f"<Results of {self._store.manifest['title']!r} in {self.folder}>"
 
 
-def _write_report(store: Store) -> Path:
+def _write_report(store: Store, cells: pl.DataFrame | None = None) -> Path:
     from sweep.report.page import write_report  # altair takes most of a second to import, and not every run needs it
 
-    return write_report(store)
+    return write_report(store, cells)
 
 
 class _Precise:

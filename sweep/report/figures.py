@@ -5,6 +5,7 @@ fewer axes than the grid has shows the main cell's values of the others, and say
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -13,10 +14,11 @@ from sweep.report import charts
 from sweep.report.charts.look import Chart
 from sweep.report.claims import FAILS, HOLDS, UNDECIDED, Verdict
 from sweep.report.stats import NO_VALUES, axis_columns, columns_by_cell
-from sweep.report.words import at, axis_value, main_cell, plural, share_with_interval, with_interval
+from sweep.report.words import at, axis_value, main_cell, number, plural, share_with_interval, with_interval
 from sweep.results import Store, metrics
 
 KINDS = {"distribution": "Histogram", "heatmap": "Heat map", "lines": "Line chart", "memory": "Line chart"}
+KINDS |= {"timeline": "Timeline"}
 NOT_MODELLED = (
     "One step gives each running request one token and all requests wait from the start: prompts, later arrivals and"
     " steps that slow down in a fuller batch are not modelled."
@@ -42,6 +44,35 @@ def figures(store: Store, cells: pl.DataFrame, verdicts: Sequence[Verdict]) -> l
         name = kind if before == 0 else f"{kind}-{before + 1}"
         found.append(Figure(name, chart, _alternative(kind, chart), caption))
     return found
+
+
+def timelines(folder: Path) -> list[Figure]:
+    """Slots against steps for the workloads in timelines.parquet, the worst and the median one of the main cell."""
+    path = folder / "timelines.parquet"
+    if not path.exists():
+        return []
+    frame = pl.read_parquet(path, glob=False)
+    return [
+        _timeline(frame.filter(role=role), role, f"timeline-{place}" if place > 1 else "timeline")
+        for place, role in enumerate(frame["role"].unique(maintain_order=True), 1)
+    ]
+
+
+def _timeline(bars: pl.DataFrame, role: str, name: str) -> Figure:
+    static, continuous = (bars.filter(scheduler=name)["last_step"].max() for name in ("static", "continuous"))
+    assert isinstance(static, int)
+    assert isinstance(continuous, int)
+    cell, slots, replicate = bars.select("cell", "slots", "replicate").row(0)
+    title = f"In the {role} workload static batching takes {number(static / continuous, 2)} times the steps"
+    chart = charts.timeline(bars, slots, title)
+    caption = (
+        f"Replicate {replicate:,} of cell {cell}, the one with the {_ROLES[role]} multiple: {static:,} against"
+        f" {continuous:,} steps. In a terminal: sweep replay DIR --cell {cell} --replicate {replicate}"
+    )
+    return Figure(name, chart, _alternative("timeline", chart), caption)
+
+
+_ROLES = {"worst": "smallest", "median": "middle"}
 
 
 def wished(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:

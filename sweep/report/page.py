@@ -18,8 +18,9 @@ import polars as pl
 
 from sweep.report.charts.look import save
 from sweep.report.claims import FAILS, HOLDS, UNDECIDED, Verdict, check
-from sweep.report.figures import KINDS, Figure, figures
+from sweep.report.figures import KINDS, Figure, figures, timelines
 from sweep.report.stats import axis_columns, write_cells
+from sweep.report.traffic import traffic_figures
 from sweep.report.words import at, axis_value, main_cell, number, sentence, verdict_estimate, with_interval
 from sweep.results import Store, write_whole
 
@@ -28,11 +29,14 @@ OUTCOMES = (FAILS, UNDECIDED, HOLDS)
 UNFOLDED = 8  # verdicts that are shown one by one
 
 
-def write_report(store: Store) -> Path:
-    """The path of report.html, written with cells.parquet and charts/ from what is in the folder alone."""
-    cells = write_cells(store)
+def write_report(store: Store, cells: pl.DataFrame | None = None) -> Path:
+    """The path of report.html, written with cells.parquet and charts/ from what is in the folder alone.
+
+    cells : the summary, where it has just been made.
+    """
+    cells = write_cells(store) if cells is None else cells
     verdicts = check(store)
-    drawn = figures(store, cells, verdicts)
+    drawn = [*traffic_figures(store.folder, cells), *figures(store, cells, verdicts), *timelines(store.folder)]
     folder = store.folder / "charts"
     pictures = [(figure, save(figure.chart, folder, figure.name)) for figure in drawn]
     _drop_others(folder, {figure.name for figure in drawn})

@@ -10,5 +10,6 @@ from sweep.report.charts.histogram import distribution
 from sweep.report.charts.look import save
 from sweep.report.charts.ridges import distributions
 from sweep.report.charts.tiles import heatmap
+from sweep.report.charts.timeline import timeline
 
-__all__ = ["distribution", "distributions", "heatmap", "lines", "requests_that_fit", "save"]
+__all__ = ["distribution", "distributions", "heatmap", "lines", "requests_that_fit", "save", "timeline"]

@@ -1,0 +1,71 @@
+import polars as pl
+import pytest
+
+import sweep
+from sweep.report.charts import timeline
+from sweep.study import parse_study
+
+STUDY = {
+    "title": "small",
+    "seed": 3,
+    "replicates": 41,
+    "workload": {"requests": 30, "output": {"distribution": "geometric", "mean": 15}},
+    "server": {"slots": 3},
+    "grid": {"server.slots": [3, 6]},
+    "claims": [{"text": "x", "metric": "multiple", "at_least": 1, "where": {"slots": 6}}],
+}
+
+
+@pytest.fixture(scope="module")
+def results(tmp_path_factory):
+    return sweep.run(parse_study(STUDY, "small.toml"), tmp_path_factory.mktemp("timelines"))
+
+
+def test_the_worst_and_the_median_workload_of_the_main_cell_are_kept_with_the_steps_of_their_rows(results):
+    kept = pl.read_parquet(results.folder / "timelines.parquet")
+    rows = results.replicates.filter(pl.col("cell") == 1).sort("multiple", "replicate").collect()
+    assert kept.select("cell", "slots").unique().row(0) == (1, 6)
+    for role, place in (("worst", 0), ("median", 20)):
+        row = rows.row(place, named=True)
+        mine = kept.filter(role=role)
+        assert mine["replicate"].unique().to_list() == [row["replicate"]]
+        for scheduler in ("static", "continuous"):
+            bars = mine.filter(scheduler=scheduler)
+            assert bars["last_step"].max() == row[f"{scheduler}_steps"]
+            assert (bars["last_step"] - bars["first_step"] + 1).sum() == row["output_tokens"]
+
+
+def test_a_report_made_again_draws_them_from_the_folder_alone(results):
+    page = (results.folder / "report.html").read_bytes()
+    (results.folder / "report.html").unlink()
+    assert sweep.read(results.folder).report().read_bytes() == page
+    for name in ("timeline.svg", "timeline.png", "timeline-2.svg", "timeline-2.png"):
+        assert (results.folder / "charts" / name).exists()
+    assert b"sweep replay DIR --cell 1 --replicate" in page
+
+
+def test_a_timeline_hatches_exactly_the_time_in_which_a_slot_idles():
+    bars = pl.DataFrame(
+        [("static", 0, 0, 1, 40), ("static", 1, 1, 1, 10), ("continuous", 0, 0, 1, 40), ("continuous", 1, 1, 1, 10)],
+        schema=["scheduler", "request", "slot", "first_step", "last_step"],
+        orient="row",
+    )
+    spec = timeline(bars, 2, "title").to_dict()
+    (rows,) = spec["datasets"].values()
+    idle = [row for row in rows if row["kind"] == "idle"]
+    assert idle
+    assert all(10 <= row["x"] < row["x2"] <= 40 and 1 < row["y2"] < row["y"] < 2 for row in idle)
+    assert [row["x"] for row in rows if row["kind"] == "bar"] == [0, 0, 0, 0]
+    assert {row["panel"] for row in rows} == {"static batching: 40 steps", "continuous batching: 40 steps"}
+
+
+def test_a_workload_too_large_to_look_at_has_no_timeline(tmp_path):
+    large = {**STUDY, "replicates": 2, "workload": {**STUDY["workload"], "requests": 5001}}
+    results = sweep.run(parse_study(large, "large.toml"), tmp_path, report=False)
+    assert not (results.folder / "timelines.parquet").exists()
+
+
+def test_results_show_themselves_in_a_notebook(results):
+    assert "small" in results._repr_html_()
+    assert "<table" in results._repr_html_()
+    assert {"distribution", "lines"} <= set(results.charts)
