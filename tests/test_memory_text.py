@@ -1,8 +1,12 @@
 """`sweep memory` and `sweep list`: what they print, and what they refuse."""
 
 import json
+import os
+import re
+import shlex
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,8 +20,10 @@ from sweep.model.gpus import built_in_gpus
 from sweep.model.memory import fit
 from sweep.model.models import built_in_models, read_model, weight_bytes
 from sweep.schema import METRICS
+from sweep.study import parse_study, settings
 
 GIB, KIB = 2**30, 2**10
+ROOT = Path(__file__).parents[1]
 CONFIGS = Path(__file__).parents[2] / "shared" / "data" / "configs"
 
 
@@ -25,8 +31,9 @@ def shown(width: int = 100, **options: Any) -> str:
     return text(answer(Asked(**options)), width)
 
 
-def sweep(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "sweep", *arguments], capture_output=True, text=True, check=False)
+def sweep(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "sweep", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **environment})
 
 
 def rows(page: str) -> list[list[str]]:
@@ -195,6 +202,22 @@ def test_the_command_refuses_in_one_line_with_status_2(arguments: list[str], lin
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(line)
     assert done.stderr.count("\n") == 1
+
+
+def test_the_page_on_memory_shows_what_its_command_prints() -> None:
+    page = (ROOT / "docs" / "memory.md").read_text(encoding="utf-8")
+    command, shown_there = re.findall(r"```(?:sh|text)\n(.*?)```", page, re.DOTALL)[:2]
+    program, *arguments = shlex.split(command)
+    assert program == "sweep"
+    assert sweep(*arguments, COLUMNS="100").stdout == shown_there
+
+
+def test_the_study_on_the_page_on_memory_can_be_read() -> None:
+    page = (ROOT / "docs" / "memory.md").read_text(encoding="utf-8")
+    (tables,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    workload = {"requests": 10, "output": {"distribution": "constant", "value": 5}}
+    study = parse_study({"workload": workload, **tomllib.loads(tables)}, "page")
+    assert len(settings(study)) == 4
 
 
 def test_lists_name_all_that_is_built_in() -> None:
