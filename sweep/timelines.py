@@ -22,10 +22,12 @@ NAME = "timelines.parquet"
 def write_timelines(store: Store, cells: pl.DataFrame, points: tuple[Point, ...]) -> None:
     """Writes the bars of the two workloads; nothing where they are too large, or where no multiple was kept."""
     (store.folder / NAME).unlink(missing_ok=True)
+    if store.manifest["keep"] != "rows":
+        return
     index = main_cell(cells, store.manifest)
     point = next(point for point in points if any(cell.index == index for cell in point.cells))
     cell = next(cell for cell in point.cells if cell.index == index)
-    if cell.error is not None or point.workload.requests > MOST_REQUESTS:
+    if cell.error is not None or cell.rules is not None or point.workload.requests > MOST_REQUESTS:
         return
     column = columns_by_cell(store, point.index, "multiple").get(index)
     if column is None or np.isnan(column.values).all():
