@@ -1,7 +1,6 @@
 """What is built in, for `sweep list`: models, GPUs, distributions and metrics, read from the code's own tables."""
 
 import textwrap
-from collections.abc import Sequence
 from typing import get_args
 
 from pydantic import BaseModel
@@ -15,6 +14,7 @@ from sweep.model.memory import bytes_per_token, bytes_per_token_windows_full
 from sweep.model.models import built_in_models
 from sweep.report.words import metric_name
 from sweep.schema import ALWAYS, METRICS
+from sweep.tables import aligned
 
 WIDTH = 110
 
@@ -43,7 +43,7 @@ def _models() -> str:
         for model in built_in_models()
     ]
     note = "KV cache in fp16: before any sliding window is full, and once all are. Packed: the weights as published."
-    return f"{_left_aligned(header, rows, 2)}\n\n{note}"
+    return "\n".join([*aligned(header, rows, words=(0, 1)), "", note])
 
 
 def _gpus() -> str:
@@ -59,7 +59,7 @@ def _gpus() -> str:
         for gpu in built_in_gpus()
     ]
     note = "GiB: what the driver reports. fp16, bf16, fp8: 10^12 dense operations a second. -: unknown, or not there."
-    return f"{_left_aligned(header, rows, 1, last_left=True)}\n\n{note}"
+    return "\n".join([*aligned(header, rows, words=(0, len(header) - 1)), "", note])
 
 
 def _distributions() -> str:
@@ -85,21 +85,8 @@ def _with_default(key: str, field: FieldInfo) -> str:
 
 def _metrics() -> str:
     rows = [(metric, metric_name(metric).title, "" if metric in ALWAYS else "when asked for") for metric in METRICS]
-    return _left_aligned(("metric", "what it is", ""), rows, 3)
+    return "\n".join(aligned(("metric", "what it is", ""), rows, words=range(3)))
 
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:,.5g}"
-
-
-def _left_aligned(header: Sequence[str], rows: Sequence[Sequence[str]], left: int, *, last_left: bool = False) -> str:
-    """Lines of a table whose first `left` columns, and maybe the last, are words, and the others numbers."""
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    words = {*range(left), *([len(header) - 1] if last_left else [])}
-    return "\n".join(
-        "  ".join(
-            text.ljust(width) if at in words else text.rjust(width)
-            for at, (text, width) in enumerate(zip(line, widths, strict=True))
-        ).rstrip()
-        for line in (header, *rows)
-    )

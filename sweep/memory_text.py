@@ -12,7 +12,7 @@ from sweep.errors import InputError
 from sweep.model.gpus import UTILISATION, read_gpu
 from sweep.model.memory import CONTEXTS, clashes, memory_answer
 from sweep.model.models import Model, model_by_hand, read_model
-from sweep.report.terminal import aligned
+from sweep.tables import aligned
 from sweep.units import format_bytes, parse_bytes
 
 LONGEST_BAR = 40

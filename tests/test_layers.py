@@ -9,7 +9,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "sweep"
 LAYERS = [  # a module imports only from its own line or one above
-    ["errors", "units"],
+    ["errors", "units", "tables"],
     ["model"],
     ["faults", "axes", "schema", "columns", "changes", "resolve", "ranges", "strict", "server_memory"],
     ["study"],

@@ -9,6 +9,7 @@ import polars as pl
 from sweep.report.claims import Verdict
 from sweep.report.stats import axis_columns
 from sweep.report.words import at, axis_value, number, plural, sentence, verdict_estimate, with_interval
+from sweep.tables import aligned as aligned
 
 MOST_ROWS = 40  # of the table of cells
 MOST_VERDICTS = 12  # shown one by one
@@ -50,15 +51,6 @@ def cells_text(frame: pl.DataFrame, manifest: Mapping[str, Any]) -> str:
     if frame.height > MOST_ROWS:
         lines.append(f"... and {frame.height - MOST_ROWS:,} cells more, in cells.parquet")
     return "\n".join(lines)
-
-
-def aligned(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines of a table, right-aligned under their headers."""
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    return [
-        "  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)).rstrip()
-        for line in (header, *rows)
-    ]
 
 
 def _cell_row(row: Mapping[str, Any], axes: Sequence[str]) -> list[str]:
