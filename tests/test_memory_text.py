@@ -108,6 +108,12 @@ def test_a_shared_prefix_is_shown_beside_what_fits_without_it() -> None:
     assert "The first 1,024 tokens of every request are the same and held once." in page
 
 
+def test_the_lab_and_the_command_agree_on_what_a_shared_prefix_leaves_room_for() -> None:
+    page = shown(kv_per_token="512 KiB", budget="64 GiB", context=[2500], shared_prefix=1500)
+    assert rows(page)[0][-2:] == ["129", "52"]
+    assert "129 such requests fit at once, not 52" in " ".join(sweep("lab").stdout.split())
+
+
 def test_contexts_that_a_shared_prefix_fills_are_left_out_unless_asked_for() -> None:
     found = answer(Asked(model="gpt2", budget="1 GiB", shared_prefix=2048))
     assert [row["context"] for row in found["table"]] == [4096, 8192, 16_384, 32_768, 65_536, 131_072]
