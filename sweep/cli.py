@@ -424,6 +424,78 @@ def list_built_in(
 
 def _whole_numbers(text: str, option: str) -> list[int]:
     """The numbers of an option that takes a list with commas."""
+@app.command()
+def trace(
+    file: Annotated[Path, typer.Argument(help="A file of requests, - for standard input.", show_default=False)],
+    json: Json = False,
+    first: Annotated[
+        int | None, typer.Option(min=1, help="Read that many rows and no more, counted before any is dropped.")
+    ] = None,
+    slots: Annotated[
+        str | None, typer.Option(help="Numbers of slots, with commas; 4 to 256 unless given, 16,64 with --json.")
+    ] = None,
+    format: Annotated[  # noqa: A002 - the word that users write
+        str | None, typer.Option(help="Format such as mooncake or azure-2023-csv, in place of what the columns say.")
+    ] = None,
+    prompt_column: Annotated[str | None, typer.Option(help="Column of the prompts' tokens.")] = None,
+    output_column: Annotated[str | None, typer.Option(help="Column of the outputs' tokens.")] = None,
+    time_column: Annotated[str | None, typer.Option(help="Column of the arrivals.")] = None,
+    time_unit: Annotated[str | None, typer.Option(help="Unit of arrivals that are numbers: s, ms, us or ns.")] = None,
+    keep_zero_outputs: Annotated[
+        bool, typer.Option("--keep-zero-outputs", help="Keep rows without output, which are dropped otherwise.")
+    ] = False,
+    model: Annotated[str | None, typer.Option(help="Also say how many requests fit: a model, with --gpu.")] = None,
+    gpu: Annotated[str | None, typer.Option(help="A GPU, with --model.")] = None,
+    report: Annotated[bool, typer.Option("--report", help="Make a page with charts.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Folder of the page, results/NAME unless given.")
+    ] = None,
+) -> None:
+    """Say what is in a file of real requests, and what continuous batching is worth on them.
+
+    Example: sweep trace requests.csv --prompt-column in --output-column out --slots 16,64
+    """
+    from sweep import traffic
+    from sweep.progress import stderr_console
+
+    wanted = traffic.Asked(
+        slots=_whole_numbers(slots, "--slots") if slots is not None else None,
+        model=model,
+        gpu=gpu,
+        folder=out or Path("results") / traffic.stem(file) if report or out else None,
+        reading={
+            "first": first,
+            "format": format,
+            "prompt_column": prompt_column,
+            "output_column": output_column,
+            "time_column": time_column,
+            "time_unit": time_unit,
+            "keep_zero_outputs": keep_zero_outputs,
+        },
+    )
+    answer = traffic.answer(str(file), wanted, stderr_console(), only_figures=json)
+    print(traffic.as_json(answer) if json else _printable(traffic.text(answer)))
+
+
+@app.command("fit-step")
+def fit_step(
+    file: Annotated[
+        Path, typer.Argument(help="A CSV file of measured steps, - for standard input.", show_default=False)
+    ],
+    json: Json = False,
+) -> None:
+    """Fit lines to measured step times, and say how far off they are.
+
+    The file has the columns batch, kv_tokens, prefill_tokens and ms. Example: sweep fit-step steps.csv
+    """
+    from sweep.model.stepfit import fit_answer
+    from sweep.model.steptable import read_step_table
+    from sweep.step_text import as_json, text
+
+    answer = fit_answer(read_step_table(file))
+    print(as_json(answer) if json else _printable(text(answer)))
+
+
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:

@@ -243,7 +243,18 @@ def _arrivals(times_s: F64) -> dict[str, Any]:
         "span_s": span_s,
         "longest_gap_s": float(gaps_s.max()) if len(gaps_s) else None,
         "same_time": int(np.count_nonzero(gaps_s == 0)),
+        "busiest_minute": _most_within(times_s, 60.0),
     }
+
+
+def _most_within(times_s: F64, span_s: float) -> int:
+    """Most arrivals within a span that starts with one of them; times_s : sorted."""
+    most = 0
+    for first in range(0, len(times_s), TILE):
+        tile = times_s[first : first + TILE]
+        later = np.searchsorted(times_s, tile + span_s)
+        most = max(most, int((later - np.arange(first, first + len(tile))).max()))
+    return most
 
 
 def _multiples(output_tokens: I64, slots: Sequence[int]) -> list[dict[str, Any]]:

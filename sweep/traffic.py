@@ -1,0 +1,298 @@
+"""The answer of `sweep trace`: what is in a file of real requests, and what continuous batching is worth on them.
+
+The multiple is given twice: for the requests in the order of the file, and over workloads that are drawn from them with
+replacement, with its interval. Where the two differ by more than chance, it is the order of the file that matters.
+"""
+
+import json
+import math
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+
+from sweep import api, memory_text
+from sweep.errors import InputError
+from sweep.memory_text import answer as memory_answer
+from sweep.model.trace_files import Progress
+from sweep.model.traces import Trace, figures, read_trace
+from sweep.report.terminal import aligned
+from sweep.report.traffic import NAME as TRACE_FILE
+from sweep.report.words import number, with_interval
+from sweep.results import write_whole
+from sweep.study import Study, parse_study
+from sweep.units import format_bytes
+
+SLOTS = (4, 8, 16, 32, 64, 128, 256)
+SLOTS_OF_JSON = (16, 64)
+LARGEST_WORKLOAD = 1_000_000  # requests; by then the multiple is at its limit
+DRAWN_REQUESTS = 20_000_000  # in all workloads of a server together, but no fewer than FEWEST workloads
+FEWEST, MOST = 128, 1_000
+QUANTILES = 401  # of each length, kept for the chart
+
+PLAIN_EVERY_S = 10.0  # between two lines of progress where there is no terminal
+QUIET_S = 1.0  # files that are read sooner need none
+
+
+class Fit(NamedTuple):
+    """What a request of some length takes of the KV cache, and how many such requests fit."""
+
+    request: str
+    tokens: int
+    bytes_per_request: int
+    requests_that_fit: int | None
+
+
+class Asked(NamedTuple):
+    """What is asked of a trace; `reading` are the arguments of `read_trace`, `folder` is where a page goes."""
+
+    reading: Mapping[str, Any]
+    slots: Sequence[int] | None = None
+    model: str | None = None
+    gpu: str | None = None
+    folder: Path | None = None
+
+
+class Answer(NamedTuple):
+    """What was found; `drawn` is of the workloads drawn from the file, None where they were not asked for."""
+
+    name: str
+    figures: Mapping[str, Any]
+    memory: Sequence[Fit]
+    drawn: "Drawn | None"
+
+
+class Drawn(NamedTuple):
+    """How many workloads of how many requests were drawn, and what became of them for each number of slots."""
+
+    workloads: int
+    requests: int
+    cells: pl.DataFrame
+
+
+def answer(file: str, asked: Asked, console: Console, *, only_figures: bool = False) -> Answer:
+    """What is in a file, and its multiples; with a folder asked for, also the page in it. Raises SweepError."""
+    if (asked.model is None) != (asked.gpu is None):
+        raise InputError("--model and --gpu: give both, such as --model Llama-3.1-8B-Instruct --gpu A100-SXM-80GB")
+    with reading(console) as progress:
+        trace = read_trace(file, **asked.reading, progress=progress)
+    name = "standard input" if file == "-" else Path(file).name
+    slots = asked.slots or (SLOTS_OF_JSON if only_figures else SLOTS)
+    found = figures(trace, slots)
+    memory = fits(trace, asked.model, asked.gpu) if asked.model and asked.gpu else []
+    if only_figures and asked.folder is None:
+        return Answer(name, found, memory, None)
+    study = resampled_study(name, trace, slots)
+    if asked.folder is not None:
+        results = _into(asked.folder, study)
+        console.print(f"page: {_page(results, found, trace)}", markup=False)
+        return Answer(name, found, memory, _drawn(results))
+    with tempfile.TemporaryDirectory(prefix="sweep-") as folder:
+        return Answer(name, found, memory, _drawn(api.run(study, folder, report=False)))
+
+
+def stem(file: Path) -> str:
+    """What the folder of a file's page is called: its name without .csv, .csv.gz and the like."""
+    return "stdin" if str(file) == "-" else file.name.split(".")[0] or file.name
+
+
+def resampled_study(name: str, trace: Trace, slots: Sequence[int]) -> Study:
+    """The study that draws workloads from the outputs of a trace with replacement, as long as the trace is."""
+    values, counts = np.unique(trace.output_tokens, return_counts=True)
+    requests = min(len(trace.output_tokens), LARGEST_WORKLOAD)
+    return parse_study(
+        {
+            "title": name,
+            "question": "What is continuous batching worth on this traffic?",
+            "replicates": max(FEWEST, min(MOST, DRAWN_REQUESTS // requests)),
+            "workload": {
+                "requests": requests,
+                "output": {"distribution": "empirical", "values": values.tolist(), "weights": counts.tolist()},
+            },
+            "server": {"slots": slots[0]},
+            "grid": {"server.slots": list(slots)},
+            "charts": [{"kind": "distribution", "color": "slots"}],
+        },
+        name,
+    )
+
+
+def _into(folder: Path, study: Study) -> api.Results:
+    """The results in a folder that holds nothing else, or those of another trace, which go."""
+    ours = (folder / TRACE_FILE).exists()
+    if (folder / "manifest.json").exists() and not ours:
+        raise InputError(f"{folder}: holds the results of a study; choose another folder with -o")
+    return api.run(study, folder, fresh=ours, report=False)
+
+
+def _page(results: api.Results, found: Mapping[str, Any], trace: Trace) -> Path:
+    """The page with what it shows of the trace itself, which is kept beside it."""
+    shares = np.linspace(0, 100, QUANTILES)
+    sides = {"prompt": trace.prompt_tokens, "output": trace.output_tokens}
+    quantiles = {side: np.percentile(tokens, shares).tolist() for side, tokens in sides.items()}
+    kept = {"figures": found, "quantiles": quantiles}
+    write_whole(results.folder / TRACE_FILE, json.dumps(kept, indent=1).encode())
+    return results.report()
+
+
+def _drawn(results: api.Results) -> Drawn:
+    (point,) = results.manifest["points"]
+    return Drawn(point["replicates"], point["requests"], results.cells)
+
+
+def fits(trace: Trace, model: str, gpu: str) -> list[Fit]:
+    """How many requests fit on a GPU at the mean, the high percentiles and the maximum of prompt and output together.
+
+    Raises ModelError for a model or a GPU that is not known.
+    """
+    tokens = trace.prompt_tokens + trace.output_tokens
+    p95, p99 = np.percentile(tokens, (95, 99))
+    named = {"mean": tokens.mean(), "p95": p95, "p99": p99, "longest": tokens.max()}
+    contexts = [max(1, math.ceil(value)) for value in named.values()]
+    table = memory_answer(memory_text.Asked(model=model, gpu=gpu, context=contexts))["table"]
+    return [
+        Fit(request, row["context"], row["bytes_per_request"], row["requests_that_fit"])
+        for request, row in zip(named, table, strict=True)
+    ]
+
+
+def as_json(answer: Answer) -> str:
+    """The figures of a trace for machines; with `memory`, where a model and a GPU were asked for."""
+    table = {"memory": [fit._asdict() for fit in answer.memory]} if answer.memory else {}
+    return json.dumps({**answer.figures, **table}, indent=1)
+
+
+def text(answer: Answer) -> str:
+    """The answer for a terminal."""
+    figures, drawn = answer.figures, answer.drawn
+    assert drawn is not None
+    parts = [
+        f"{answer.name}: {figures['rows']:,} rows read as {figures['format']}, {figures['requests']:,} requests",
+        _lengths(figures),
+        _arrivals(figures["arrivals"]),
+        "\n".join(_multiples(figures, drawn.cells)),
+        f"Resampled: {drawn.workloads:,} workloads of {drawn.requests:,} requests drawn from the file with "
+        "replacement; mean (95 % interval) and\nwhere nine in ten workloads lie. Limit: a queue that never empties. "
+        f"All requests wait from the start.\n{_order(figures, drawn)}",
+        "\n".join(_memory(answer.memory)),
+        "\n".join(f"Note: {oddity}." for oddity in figures["oddities"]),
+    ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _lengths(figures: Mapping[str, Any]) -> str:
+    header = ["tokens", "mean", "cv", "p50", "p95", "p99", "max", "sum"]
+    rows = []
+    for side in ("prompt", "output"):
+        of = figures[side]
+        cv = "-" if of["cv"] is None else f"{of['cv']:.3f}"
+        rows.append([side, number(of["mean"]), cv, *(number(of[key], 0) for key in header[3:])])
+    correlation = figures["correlation"]
+    said = "undefined" if correlation is None else f"{correlation:.2f}"
+    return "\n".join([*aligned(header, rows), f"correlation of prompt and output: {said}"])
+
+
+def _arrivals(arrivals: Mapping[str, Any] | None) -> str:
+    """Rate and bursts; gaps of independent arrivals have a cv of 1."""
+    if arrivals is None:
+        return "arrivals: no times in the file"
+    if arrivals["rate_per_s"] is None:
+        return "arrivals: all at one time"
+    rate, cv = arrivals["rate_per_s"], arrivals["cv"]
+    kind = "in bursts" if cv > 1.2 else "more even than independent ones" if cv < 0.8 else "as independent ones come"
+    return (
+        f"arrivals: {number(rate)} a second over {number(arrivals['span_s'], 0)} s; cv of the gaps {cv:.2f} ({kind}), "
+        f"the longest {number(arrivals['longest_gap_s'])} s;\n"
+        f"{arrivals['busiest_minute']:,} in the busiest minute, {number(60 * rate)} in the mean one"
+    )
+
+
+def _multiples(figures: Mapping[str, Any], cells: pl.DataFrame) -> list[str]:
+    header = ["slots", "static steps", "continuous steps", "multiple in file order", "resampled", "p5 to p95", "limit"]
+    rows = [
+        [
+            f"{found['slots']:,}",
+            f"{found['static_steps']:,}",
+            f"{found['continuous_steps']:,}",
+            "undefined" if found["multiple"] is None else f"{found['multiple']:.3f}",
+            with_interval(cell["multiple_mean"], cell["multiple_ci_low"], cell["multiple_ci_high"]),
+            "-" if cell["multiple_p05"] is None else f"{cell['multiple_p05']:.3f} to {cell['multiple_p95']:.3f}",
+            "-" if cell["limit_multiple"] is None else f"{cell['limit_multiple']:.3f}",
+        ]
+        for found, cell in zip(figures["in_file_order"], cells.iter_rows(named=True), strict=True)
+    ]
+    return aligned(header, rows)
+
+
+def _order(figures: Mapping[str, Any], drawn: Drawn) -> str:
+    """Whether the order of the file changes the multiple by more than chance would."""
+    if drawn.requests < figures["requests"]:
+        return "The workloads are shorter than the file, so the two are not compared."
+    below, above = [], []
+    for found, cell in zip(figures["in_file_order"], drawn.cells.iter_rows(named=True), strict=True):
+        multiple, low, high = found["multiple"], cell["multiple_p05"], cell["multiple_p95"]
+        if multiple is not None and low is not None:
+            below += [found["slots"]] if multiple < low else []
+            above += [found["slots"]] if multiple > high else []
+    said = []
+    if below:
+        alike = "neighbours in the file are alike, which spares static batching"
+        said.append(f"The file's own order gives less than nine in ten of them at {_listed(below)} slots: {alike}.")
+    if above:
+        unlike = "neighbours in the file are unlike, which costs static batching"
+        said.append(f"The file's own order gives more than nine in ten of them at {_listed(above)} slots: {unlike}.")
+    return "\n".join(said) or "The file's own order lies among them: it does no more than chance."
+
+
+def _listed(slots: Sequence[int]) -> str:
+    return ", ".join(f"{places:,}" for places in slots)
+
+
+def _memory(fits: Sequence[Fit]) -> list[str]:
+    if not fits:
+        return []
+    header = ["request", "prompt + output", "KV cache", "fit at once"]
+    rows = [
+        [fit.request, f"{fit.tokens:,}", format_bytes(fit.bytes_per_request), _count(fit.requests_that_fit)]
+        for fit in fits
+    ]
+    return aligned(header, rows)
+
+
+def _count(requests: int | None) -> str:
+    return "?" if requests is None else f"{requests:,}"
+
+
+@contextmanager
+def reading(console: Console) -> Iterator[Progress]:
+    """What is told of the bytes read, and says so after a second: a bar on a terminal, else a line now and then."""
+    started = said = time.monotonic()
+    bar = Bar(
+        TextColumn("reading"), BarColumn(), DownloadColumn(), TimeRemainingColumn(), console=console, transient=True
+    )
+    task = bar.add_task("reading", total=None)
+
+    def progress(done: int, size: int | None) -> None:
+        nonlocal said
+        now = time.monotonic()
+        if console.is_terminal and now - started > QUIET_S:
+            bar.start()
+            bar.update(task, completed=done, total=size)
+        elif now - said >= PLAIN_EVERY_S:
+            said = now
+            share = f" of {size / 1e6:,.0f} MB, {done / size:.0%}" if size else " MB"
+            console.print(f"{done / 1e6:,.0f}{share} read")
+
+    try:
+        yield progress
+    finally:
+        if bar.live.is_started:
+            bar.stop()
