@@ -18,7 +18,7 @@ LAYERS = [  # a module imports only from its own line or one above
     ["results"],
     ["machine", "manifest", "workers", "runner", "progress", "status", "verify"],
     ["report"],
-    ["api", "describe", "gallery", "lab", "multiple", "replay", "memory_text", "traffic", "listing"],
+    ["api", "describe", "gallery", "lab", "multiple", "replay", "memory_text", "step_text", "traffic", "listing"],
     ["cli"],
     ["__main__", "__init__"],
 ]
