@@ -412,37 +412,6 @@ def memory(
     print(as_json(found) if json else _printable(text(found, shutil.get_terminal_size().columns)))
 
 
-@app.command("fit-step")
-def fit_step(
-    file: Annotated[
-        Path, typer.Argument(help="A CSV file of measured steps, - for standard input.", show_default=False)
-    ],
-    json: Json = False,
-) -> None:
-    """Fit lines to measured step times, and say how far off they are.
-
-    The file has the columns batch, kv_tokens, prefill_tokens and ms. Example: sweep fit-step steps.csv
-    """
-    from sweep.model.stepfit import fit_answer
-    from sweep.model.steptable import read_step_table
-    from sweep.step_text import as_json, text
-
-    answer = fit_answer(read_step_table(file))
-    print(as_json(answer) if json else _printable(text(answer)))
-
-
-@app.command("list")
-def list_built_in(
-    what: Annotated[str, typer.Argument(metavar="models|gpus|distributions|metrics", show_default=False)],
-) -> None:
-    """List what is built in: models and GPUs for memory, distributions of lengths, metrics of a study."""
-    from sweep.listing import text
-
-    print(_printable(text(what)))
-
-
-def _whole_numbers(text: str, option: str) -> list[int]:
-    """The numbers of an option that takes a list with commas."""
 @app.command()
 def trace(
     file: Annotated[Path, typer.Argument(help="A file of requests, - for standard input.", show_default=False)],
@@ -515,6 +484,18 @@ def fit_step(
     print(as_json(answer) if json else _printable(text(answer)))
 
 
+@app.command("list")
+def list_built_in(
+    what: Annotated[str, typer.Argument(metavar="models|gpus|distributions|metrics", show_default=False)],
+) -> None:
+    """List what is built in: models and GPUs for memory, distributions of lengths, metrics of a study."""
+    from sweep.listing import text
+
+    print(_printable(text(what)))
+
+
+def _whole_numbers(text: str, option: str) -> list[int]:
+    """The numbers of an option that takes a list with commas."""
     try:
         return [int(part) for part in text.split(",")]
     except ValueError:
