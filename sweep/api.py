@@ -14,7 +14,7 @@ from sweep.grid import Point, points
 from sweep.manifest import manifest
 from sweep.progress import Silent, scheduled_requests
 from sweep.report.claims import Verdict, check
-from sweep.report.stats import columns_by_cell, mean_interval, summarise, write_cells
+from sweep.report.stats import Interval, mean_intervals, summarise, write_cells
 from sweep.report.words import sentence
 from sweep.results import Store
 from sweep.runner import Watch, chunks
@@ -36,6 +36,7 @@ def run(
     *,
     fresh: bool = False,
     report: bool = True,
+    keep: str = "rows",
     watch: Watch | None = None,
 ) -> "Results":
     """The results of a study, given as such or as the path of its file, simulated as far as `out` lacks them.
@@ -43,6 +44,7 @@ def run(
     out : folder of the results, made or continued; None is a temporary one that goes with the Results.
     executor : any concurrent.futures.Executor; None is a pool of `jobs` threads, one for each core unless told.
     fresh : drop what the folder holds. report : also make the charts and the page.
+    keep : "rows", or "summary" for sums and histograms where there are too many rows to keep.
     Raises StudyError and FolderError.
     """
     study = study if isinstance(study, Study) else read_study(study)
@@ -52,7 +54,7 @@ def run(
     else:
         temporary, folder = None, Path(out)
     cells = points(study)
-    with Store.writing(folder, manifest(study, cells), study.source, fresh=fresh) as store:
+    with Store.writing(folder, manifest(study, cells, keep), study.source, fresh=fresh) as store:
         precise = _Precise(study.precision)
         fill(cells, store, _rounds(study), precise, watch or Silent(), executor=executor, jobs=jobs)
         store.enter()
@@ -172,12 +174,11 @@ class _Precise:
     def __call__(self, store: Store, point: Point) -> bool:
         if self._precision is None:
             return True
-        columns = columns_by_cell(store, point.index, self._precision.metric)
-        return all(self._meets(column.values) for column in columns.values())
+        intervals = mean_intervals(store, point.index, self._precision.metric, self._precision.confidence)
+        return all(self._meets(interval) for interval in intervals.values())
 
-    def _meets(self, values: Any) -> bool:
+    def _meets(self, interval: Interval | None) -> bool:
         assert self._precision is not None
-        interval = mean_interval(values, self._precision.confidence)
         if interval is None:
             return False
         low, high = interval

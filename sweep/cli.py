@@ -7,7 +7,7 @@ Results go to stdout, progress and notes to stderr. Exit status: 0 done; 1 some 
 import shutil
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -70,6 +70,10 @@ def run(
         typer.Option("--set", metavar="PATH=VALUE", help="Change a key of the study, as in --set server.slots=8."),
     ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Threads; one for each usable core unless given.")] = None,
+    keep: Annotated[
+        Literal["rows", "summary"],
+        typer.Option(help="Keep a row for each workload, or only sums and a histogram where those would be too many."),
+    ] = "rows",
     fresh: Annotated[bool, typer.Option("--fresh", help="Drop what the folder holds and start again.")] = False,
     no_report: Annotated[bool, typer.Option("--no-report", help="Write rows and summary, but no page.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be simulated, and write nothing.")] = False,
@@ -93,7 +97,7 @@ def run(
             print(_printable(plan(study, folder)))
             continue
         try:
-            results = _run_one(study, path, folder, console, jobs=jobs, fresh=fresh, report=not no_report)
+            results = _run_one(study, path, folder, console, jobs=jobs, fresh=fresh, keep=keep, report=not no_report)
             status = max(status, int(results.cells["error"].is_not_null().any()))
         except SweepError as error:  # the other studies go on
             _say(*error.lines)
@@ -115,7 +119,15 @@ def _folders(studies: list[Path], out: Path | None) -> list[Path]:
 
 
 def _run_one(
-    study: "Study", path: Path, folder: Path, console: "Console", *, jobs: int | None, fresh: bool, report: bool
+    study: "Study",
+    path: Path,
+    folder: Path,
+    console: "Console",
+    *,
+    jobs: int | None,
+    fresh: bool,
+    keep: str,
+    report: bool,
 ) -> "Results":
     from sweep import api
     from sweep.progress import Reporter
@@ -123,7 +135,7 @@ def _run_one(
     console.print(f"{path} -> {folder}", *study.notes, sep="\n", style="dim", markup=False)
     try:
         with Reporter(console) as reporter:
-            results = api.run(study, folder, jobs=jobs, fresh=fresh, report=report, watch=reporter)
+            results = api.run(study, folder, jobs=jobs, fresh=fresh, keep=keep, report=report, watch=reporter)
     except KeyboardInterrupt:
         console.print(f"interrupted; what was finished is in {folder}, run the same command to go on", markup=False)
         raise typer.Exit(130) from None

@@ -21,6 +21,7 @@ from sweep.manifest import versions
 from sweep.model import lockstep
 from sweep.model.lengths import Lab, lab_lengths, look_up_of
 from sweep.results import Span, Store, to_parquet
+from sweep.sums import summary_parquet
 from sweep.workers import Outcome, execute, reason_of, refuse_forking
 
 
@@ -51,19 +52,25 @@ def chunk_replicates(point: Point) -> int:
     return max(BLOCK, int(min(by_work, by_rows)) // BLOCK * BLOCK)
 
 
-def chunks(points: Iterable[Point], have: Collection[Span], want: Mapping[int, int]) -> Iterator[Chunk]:
-    """The chunks that are missing for `want` replicates of each point (by its index), in order."""
+def chunks(
+    points: Iterable[Point], have: Collection[Span], want: Mapping[int, int], keep: str = "rows"
+) -> Iterator[Chunk]:
+    """The chunks that are missing for `want` replicates of each point (by its index), in order.
+
+    Rows of more replicates than are wanted will do; sums of more cannot be cut.
+    """
     there = {(span.point, span.first): span.stop for span in sorted(have)}
     for point in points:
         size = chunk_replicates(point)
         for first in range(0, want.get(point.index, 0), size):
             stop = min(first + size, want[point.index])
-            if not stop <= there.get((point.index, first), 0) <= first + size:  # beyond it: cut by another rule
+            most = first + size if keep == "rows" else stop  # beyond the chunk: cut by another rule
+            if not stop <= there.get((point.index, first), 0) <= most:
                 yield Chunk(point, first, stop)
 
 
 def simulate(chunk: Chunk, keep: str = "rows") -> bytes:
-    """Rows of a chunk, for every cell of its point that can run, as the bytes of a Parquet file."""
+    """Rows of a chunk, or their summary, for every cell of its point that can run, as the bytes of a Parquet file."""
     point, count = chunk.point, chunk.stop - chunk.first
     cells = [cell for cell in point.cells if cell.error is None]
     steps = _steps(chunk, [cell.slots for cell in cells])
@@ -77,7 +84,8 @@ def simulate(chunk: Chunk, keep: str = "rows") -> bytes:
     }
     columns |= _ratios(columns, np.repeat([float(cell.slots) for cell in cells], count))
     columns |= _seconds(columns, np.repeat([(cell.step_ms or np.nan) / 1000 for cell in cells], count))
-    return to_parquet(columns, point.measure, _metadata(chunk, keep, len(cells)))
+    write = summary_parquet if keep == "summary" else to_parquet
+    return write(columns, point.measure, _metadata(chunk, keep, len(cells)))
 
 
 def _metadata(chunk: Chunk, keep: str, cells: int) -> dict[str, str]:
@@ -211,7 +219,7 @@ def run(
             for point in alive:
                 store.manifest["points"][point.index]["replicates"] = replicates
             store.enter()
-            todo = list(chunks(alive, store.have() | failed, want))
+            todo = list(chunks(alive, store.have() | failed, want, store.keeps))
             watch.plan(todo)
             execute(todo, executor or own, partial(work, keep=store.keeps, client=versions()), keep)  # type: ignore[arg-type]
             alive = [point for point in alive if not enough(store, point)]

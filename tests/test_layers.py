@@ -15,7 +15,7 @@ LAYERS = [  # a module imports only from its own line or one above
     ["study"],
     ["grid"],
     ["record"],
-    ["results"],
+    ["results", "sums"],
     ["machine", "manifest", "workers", "runner", "progress", "status", "verify"],
     ["report"],
     ["api", "describe", "gallery", "lab", "multiple", "replay", "memory_text", "step_text", "traffic", "listing"],

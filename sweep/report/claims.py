@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from sweep.report import tallied
 from sweep.report.stats import (
     NO_VALUES,
     Column,
@@ -28,6 +29,7 @@ from sweep.report.stats import (
     wilson,
 )
 from sweep.results import Store
+from sweep.sums import Tally, tallies
 
 HOLDS, FAILS, UNDECIDED = "holds", "fails", "undecided"
 WORST = 3
@@ -51,6 +53,7 @@ class Verdict(NamedTuple):
     share: float | None  # of workloads within the claim's bounds, whatever the claim is of
     share_low: float | None
     share_high: float | None
+    note: str = ""  # why there is no estimate, where rows would have given one
 
 
 def check(store: Store) -> list[Verdict]:
@@ -59,6 +62,12 @@ def check(store: Store) -> list[Verdict]:
     claims, cells = manifest["claims"], {cell["cell"]: cell for cell in manifest["cells"]}
     found: dict[tuple[int, int], Verdict] = {}
     for point in manifest["points"]:
+        if store.keeps == "summary":
+            known = tallies(store, point["point"])
+            for number, claim in enumerate(claims):
+                for cell in set(claim["cells"]) & set(point["cells"]):
+                    found[number, cell] = verdict_of_sums(claim, cells[cell], known.get(cell))
+            continue
         for metric in _metrics_claimed(claims, point["cells"]):
             columns = columns_by_cell(store, point["point"], metric)
             for number, claim in enumerate(claims):
@@ -98,6 +107,44 @@ def verdict(claim: Mapping[str, Any], cell: Mapping[str, Any], column: Column) -
         share=share,
         share_low=share_low,
         share_high=share_high,
+    )
+
+
+def verdict_of_sums(claim: Mapping[str, Any], cell: Mapping[str, Any], tally: Tally | None) -> Verdict:
+    """The verdict on one claim in one cell of a folder that keeps sums; undecided, with a note, if they cannot tell."""
+    if tally is None:
+        return verdict(claim, cell, NO_VALUES)
+    (low, high), of, metric = bounds(claim), claim["of"], claim["metric"]
+    within = tallied.met(tally, metric, low, high)
+    share, share_interval = tallied.share_interval(tally, within)
+    estimate, interval = _estimate_of_sums(of, tally, metric, (share, share_interval))
+    if of == "every":
+        known = within.least == tally.replicates or within.most < tally.replicates
+        outcome = (HOLDS if within.least == tally.replicates else FAILS) if known else UNDECIDED
+    elif _is_of_workloads(of):
+        outcome = _outcome(share_interval, of["share"], math.inf)
+    else:
+        outcome = _outcome(interval, low, high)
+    unknown = estimate is None and tally.sums[metric].n > 0
+    ci_low, ci_high = interval or (None, None)
+    share_low, share_high = share_interval or (None, None)
+    return Verdict(
+        text=claim["text"],
+        metric=metric,
+        cell=cell["cell"],
+        verdict=outcome,
+        estimate=estimate,
+        ci_low=ci_low,
+        ci_high=ci_high,
+        worst_replicates=tallied.worst(tally, metric, low, high),
+        axes=dict(cell["axes"]),
+        replicates=tally.replicates,
+        condition=condition(claim),
+        bound=bound_text(claim),
+        share=share,
+        share_low=share_low,
+        share_high=share_high,
+        note="" if not unknown else tallied.NO_ROWS if outcome == UNDECIDED else tallied.TO_A_PLACE,
     )
 
 
@@ -175,6 +222,19 @@ def _estimate(of: Any, values: Values, met: int) -> tuple[float | None, Interval
         return estimates(values).mean, mean_interval(values)
     p = of["percentile"]
     return float(np.percentile(values, p)), percentile_interval(values, p)
+
+
+def _estimate_of_sums(
+    of: Any, tally: Tally, metric: str, share: tuple[float | None, Interval | None]
+) -> tuple[float | None, Interval | None]:
+    """What the claim speaks of as far as sums know it, with its 95 % interval, which is none too narrow."""
+    if _is_of_workloads(of):
+        return share
+    if of == "mean":
+        sums = tally.sums[metric]
+        return (sums.mean if sums.n else None), tallied.mean_interval(sums)
+    ranked = tallied.percentile(tally, of["percentile"]) if metric == "multiple" else None
+    return (ranked.value, ranked.interval) if ranked else (None, None)
 
 
 def _share(met: int, n: int) -> tuple[float | None, Interval | None]:

@@ -13,7 +13,7 @@ import polars as pl
 from sweep.report import charts
 from sweep.report.charts.look import Chart
 from sweep.report.claims import FAILS, HOLDS, UNDECIDED, Verdict
-from sweep.report.stats import NO_VALUES, axis_columns, columns_by_cell
+from sweep.report.stats import NO_VALUES, axis_columns, values_to_draw
 from sweep.report.words import at, axis_value, main_cell, number, plural, share_with_interval, with_interval
 from sweep.results import Store, metrics
 
@@ -143,8 +143,9 @@ def _distribution(
         return _distributions(store, cells, str(column), str(wish["metric"]))
     cell, metric = store.manifest["cells"][main_cell(cells, store.manifest)], str(wish["metric"])
     claim = _claim_on(metric, store.manifest, {cell["cell"]})
-    values = columns_by_cell(store, cell["point"], metric).get(cell["cell"], NO_VALUES).values
-    chart = charts.distribution(values, metric=metric, where=at(cell["axes"]), claim=claim)
+    values, one_in = values_to_draw(store, cell["point"], metric).get(cell["cell"], (NO_VALUES.values, 1))
+    where = at(cell["axes"]) + (f", one in {one_in:,} of those simulated" if one_in > 1 else "")
+    chart = charts.distribution(values, metric=metric, where=where, claim=claim)
     row = cells.row(by_predicate=pl.col("cell") == cell["cell"], named=True)
     if row[f"{metric}_mean"] is None:
         return chart, f"No workload of this cell has a result: {row['error'] or 'not simulated yet'}."
@@ -166,8 +167,8 @@ def _distributions(store: Store, cells: pl.DataFrame, column: str, metric: str) 
     values = {}
     for row in shown.iter_rows(named=True):
         point = store.manifest["cells"][row["cell"]]["point"]
-        found = columns_by_cell(store, point, metric).get(row["cell"], NO_VALUES)
-        values[axis_value(row[column])] = found.values
+        found = values_to_draw(store, point, metric).get(row["cell"], (NO_VALUES.values, 1))
+        values[axis_value(row[column])] = found[0]
     chart = charts.distributions(values, column, metric=metric, claim=claim, note=fixed)
     caption = f"Each row counts the workloads of one cell by their {metric}; bars are relative to the highest of a row."
     return chart, f"{caption} {_of_means(shown, metric)} {NOT_MODELLED}"

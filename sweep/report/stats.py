@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from sweep.report import tallied
 from sweep.report.adjusted import Adjusted, adjusted, controls
 from sweep.report.intervals import (
     Interval,
@@ -28,6 +29,7 @@ from sweep.report.intervals import (
     wilson,
 )
 from sweep.results import Store, metrics, write_whole
+from sweep.sums import tallies
 
 __all__ = [
     "NO_VALUES",
@@ -41,8 +43,10 @@ __all__ = [
     "estimates",
     "exact_sum",
     "mean_interval",
+    "mean_intervals",
     "percentile_interval",
     "summarise",
+    "values_to_draw",
     "wilson",
     "write_cells",
 ]
@@ -128,10 +132,29 @@ def axis_columns(manifest: Mapping[str, Any]) -> tuple[str, ...]:
 
 def columns_by_cell(store: Store, point: int, metric: str) -> dict[int, Column]:
     """One metric of a point's workloads for each cell that has rows and did not fail, which would leave only those that
-    happened to work; one metric at a time keeps memory small.
+    happened to work; one metric at a time keeps memory small. None has a column where only sums are kept.
     """
+    if store.keeps == "summary":
+        return {}
     found = _columns(store, point, (metric,))
     return {cell: Column(replicates, columns[metric]) for cell, (replicates, columns) in found.items()}
+
+
+def mean_intervals(store: Store, point: int, metric: str, confidence: float) -> dict[int, Interval | None]:
+    """The interval of a metric's mean in each cell of a point; None where there are too few values."""
+    if store.keeps == "summary":
+        known = tallies(store, point)
+        return {cell: tallied.mean_interval(tally.sums[metric], confidence) for cell, tally in known.items()}
+    columns = columns_by_cell(store, point, metric)
+    return {cell: mean_interval(column.values, confidence) for cell, column in columns.items()}
+
+
+def values_to_draw(store: Store, point: int, metric: str) -> dict[int, tuple[Values, int]]:
+    """Values for the histogram of each cell of a point, and of how many workloads each value is one: 1 for rows."""
+    if store.keeps == "summary":
+        known = tallies(store, point) if metric == "multiple" else {}
+        return {cell: tallied.drawn_values(tally) for cell, tally in known.items()}
+    return {cell: (column.values, 1) for cell, column in columns_by_cell(store, point, metric).items()}
 
 
 def estimates(values: Values) -> Estimates:
@@ -181,6 +204,11 @@ def _known(value: float | None) -> float | None:
 def _summarise_point(store: Store, point: Mapping[str, Any], rows: Mapping[int, dict[str, Any]]) -> None:
     """Adds to each cell's row what its workloads say."""
     cells = {cell["cell"]: cell for cell in store.manifest["cells"] if cell["point"] == point["point"]}
+    if store.keeps == "summary":
+        for number, tally in tallies(store, point["point"]).items():
+            rates = _rates(tallied.totals(tally), tally.replicates, cells[number], point)
+            rows[number] |= tallied.columns(tally) | rates
+        return
     steps = _columns(store, point["point"], ("output_tokens", "static_steps", "continuous_steps"))
     known = {number: controls(cells[number], columns) for number, (_, columns) in steps.items()}
     for metric in metrics(store.manifest["measure"]):
@@ -242,13 +270,20 @@ def _ratios(
     if ratio is not None and (found := ratio_of_means(columns["static_steps"], columns["continuous_steps"])):
         n = len(columns["static_steps"])
         ratios |= dict(zip(OF_TOTALS[1:], (found[1], *t_interval(ratio, found[1], n - 1)), strict=True))
+    return ratios | _rates(totals, len(columns["output_tokens"]), cell, point)
+
+
+def _rates(
+    totals: Mapping[str, float], workloads: int, cell: Mapping[str, Any], point: Mapping[str, Any]
+) -> dict[str, float | None]:
+    """Tokens and requests a second over all workloads of a cell; nothing where no step time is known."""
+    rates: dict[str, float | None] = {}
     if cell["step_ms"] is not None:
         for scheduler in ("static", "continuous"):
             seconds = totals[f"{scheduler}_steps"] * cell["step_ms"] / 1000
-            ratios[f"{scheduler}_tokens_per_s"] = _ratio(totals["output_tokens"], seconds)
-            requests = len(columns["output_tokens"]) * point["requests"]
-            ratios[f"{scheduler}_requests_per_s"] = _ratio(requests, seconds)
-    return ratios
+            rates[f"{scheduler}_tokens_per_s"] = _ratio(totals["output_tokens"], seconds)
+            rates[f"{scheduler}_requests_per_s"] = _ratio(workloads * point["requests"], seconds)
+    return rates
 
 
 def _ratio(above: float, below: float) -> float | None:

@@ -97,7 +97,7 @@ def with_interval(estimate: float | None, low: float | None, high: float | None,
 def verdict_estimate(verdict: Verdict) -> str:
     """The estimate of a verdict with its interval; a share of the workloads in per cent."""
     if verdict.estimate is None:
-        return "no result"
+        return verdict.note or "no result"
     shown = share_with_interval if "workload" in verdict.condition else with_interval
     return shown(verdict.estimate, verdict.ci_low, verdict.ci_high)
 

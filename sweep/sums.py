@@ -1,0 +1,216 @@
+"""What is kept of a chunk in place of its rows, and how chunks are added up: sums, extremes and a histogram.
+
+Counts are summed as whole numbers without rounding. Of the other metrics each chunk keeps the mean and the squared
+deviations from it, which are joined in the order of the chunks (Chan, Golub and LeVeque, 1983), so that the same study
+gives the same figures on any machine. The multiple also has a histogram on a grid of hundredths that is the same for
+every study; a value on the grid is told from those between two of its lines, so a share is exact for such a bound.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from sweep.results import COUNTS, Store, metrics, shard_bytes
+
+Values: TypeAlias = npt.NDArray[Any]
+_End: TypeAlias = tuple[float, int]  # an extreme value, and the replicate that has it
+
+LINES = 100  # of the grid in one unit of the multiple
+_HALF = 2**62  # a whole number beyond 64 bits stands in two columns: high * 2^62 + low
+_WIDEST = 2**20  # places that are counted in an array; beyond it they are sorted
+
+
+class Sums(NamedTuple):
+    """One metric of one cell over its workloads. `total` and `total_squares` are exact, and of counts alone."""
+
+    n: int = 0  # workloads in which it is defined
+    mean: float = math.nan
+    deviations: float = 0.0  # sum of squared deviations from the mean
+    low: float = math.inf
+    low_replicate: int = -1
+    high: float = -math.inf
+    high_replicate: int = -1
+    total: int | None = None
+    total_squares: int | None = None
+
+    @property
+    def sd(self) -> float | None:
+        """The sample deviation; None for fewer than two values, 0 where all are the same."""
+        if self.n < 2:
+            return None
+        return 0.0 if self.low == self.high else math.sqrt(self.deviations / (self.n - 1))
+
+    @property
+    def se(self) -> float | None:
+        """The standard error of the mean."""
+        return None if self.sd is None else self.sd / math.sqrt(self.n)
+
+
+class Tally(NamedTuple):
+    """All that is known of one cell. `places` are those of the multiple on the grid, with the workloads in each."""
+
+    replicates: int
+    sums: dict[str, Sums]
+    product: int  # sum of static x continuous steps
+    places: dict[int, int]
+
+
+def summary_parquet(columns: Mapping[str, Values], measure: Sequence[str], metadata: dict[str, str]) -> bytes:
+    """Bytes of a summary shard: a row for each cell, from the columns of its rows, each (rows,), sorted by cell."""
+    cells, starts = np.unique(columns["cell"], return_index=True)
+    parts = [slice(start, stop) for start, stop in zip(starts, [*starts[1:], len(columns["cell"])], strict=True)]
+    rows = [
+        _row(int(cell), {name: column[part] for name, column in columns.items()}, measure)
+        for cell, part in zip(cells, parts, strict=True)
+    ]
+    return shard_bytes(pl.DataFrame(rows, schema=summary_schema(measure)), metadata)
+
+
+def summary_schema(measure: Sequence[str]) -> dict[str, Any]:
+    """Columns of a summary shard, in order."""
+    schema: dict[str, Any] = {"cell": pl.Int64, "replicates": pl.Int64}
+    for metric in metrics(measure):
+        count = metric in COUNTS
+        schema[f"{metric}_n"] = pl.Int64
+        for end in ("low", "high"):
+            schema |= {f"{metric}_{end}": pl.Int64 if count else pl.Float64, f"{metric}_{end}_replicate": pl.Int64}
+        halves = [f"{name}_{half}" for name in ("sum", "squares") for half in ("high", "low")]
+        schema |= {f"{metric}_{name}": pl.Int64 for name in halves} if count else {}
+        schema |= {} if count else {f"{metric}_{name}": pl.Float64 for name in ("mean", "deviations")}
+    schema |= {"steps_product_high": pl.Int64, "steps_product_low": pl.Int64}
+    return schema | {"multiple_places": pl.List(pl.Int64), "multiple_counts": pl.List(pl.Int64)}
+
+
+def tallies(store: Store, point: int) -> dict[int, Tally]:
+    """What the point's shards add up to, for each cell that did not fail; a shard at a time is in memory."""
+    found: dict[int, Tally] = {}
+    failed, wanted = store.failed(), store.manifest["points"][point]["replicates"]
+    for span in store.spans_of(point):
+        if span.stop > wanted:  # of a run with more replicates, and a sum cannot be cut
+            continue
+        for row in pl.read_parquet(store.path_of(span), glob=False).iter_rows(named=True):
+            if row["cell"] not in failed:
+                tally = _read(row, store.manifest["measure"])
+                found[row["cell"]] = _joined(found[row["cell"]], tally) if row["cell"] in found else tally
+    return found
+
+
+def bounds_of(place: int) -> tuple[float, float]:
+    """The least and the largest value in a place; in one between two lines neither is reached."""
+    line = place // 2
+    return line / LINES, (line + place % 2) / LINES
+
+
+def places_of(values: Values) -> npt.NDArray[np.int64]:
+    """Places of values on the grid, (n,): 2k for k hundredths exactly, 2k + 1 between these and the next."""
+    line = np.floor(values * LINES)
+    line -= values < line / LINES  # the product may have been rounded past a line
+    line += values >= (line + 1) / LINES
+    places: npt.NDArray[np.int64] = (2 * line + (values > line / LINES)).astype(np.int64)
+    return places
+
+
+def _row(cell: int, columns: Mapping[str, Values], measure: Sequence[str]) -> dict[str, Any]:
+    row: dict[str, Any] = {"cell": cell, "replicates": len(columns["cell"])}
+    for metric in metrics(measure):
+        row |= {f"{metric}_{name}": value for name, value in _column(metric, columns).items()}
+    row |= _halves("steps_product", _product(columns["static_steps"], columns["continuous_steps"]))
+    multiple = columns["multiple"]
+    places, counts = _counted(places_of(multiple[~np.isnan(multiple)]))
+    return {**row, "multiple_places": places, "multiple_counts": counts}
+
+
+def _column(metric: str, columns: Mapping[str, Values]) -> dict[str, Any]:
+    values, replicates = columns[metric], columns["replicate"]
+    known = ~np.isnan(values)
+    values, replicates = values[known], replicates[known]
+    row: dict[str, Any] = {"n": len(values)}
+    if len(values):
+        for end, place in (("low", int(values.argmin())), ("high", int(values.argmax()))):
+            row |= {end: values[place].item(), f"{end}_replicate": int(replicates[place])}
+    if metric in COUNTS:
+        return row | _halves("sum", _total(values)) | _halves("squares", _product(values, values))
+    mean = float(values.mean()) if len(values) else 0.0
+    return row | {"mean": mean, "deviations": float(((values - mean) ** 2).sum())}
+
+
+def _total(values: Values) -> int:
+    """The sum of whole numbers, where 64 bits could wrap."""
+    whole = values.astype(np.int64)
+    return (int((whole >> 32).sum()) << 32) + int((whole & 0xFFFFFFFF).sum())
+
+
+def _product(a: Values, b: Values) -> int:
+    """The sum of the products of whole numbers that are not negative, where 64 bits could wrap."""
+    largest = int(a.max(initial=0)) * int(b.max(initial=0)) * len(a)
+    if largest < 2**63:
+        return int(a.astype(np.int64) @ b.astype(np.int64))
+    return sum(x * y for x, y in zip(a.tolist(), b.tolist(), strict=True))
+
+
+def _halves(name: str, value: int) -> dict[str, int]:
+    return {f"{name}_high": value // _HALF, f"{name}_low": value % _HALF}
+
+
+def _whole(row: Mapping[str, Any], name: str) -> int:
+    return int(row[f"{name}_high"]) * _HALF + int(row[f"{name}_low"])
+
+
+def _counted(places: npt.NDArray[np.int64]) -> tuple[list[int], list[int]]:
+    """The places that have any, in order, and how many each has."""
+    if len(places) == 0:
+        return [], []
+    first = int(places.min())
+    if int(places.max()) - first >= _WIDEST:
+        some, counts = np.unique(places, return_counts=True)
+        return some.tolist(), counts.tolist()
+    counts = np.bincount(places - first)
+    some = np.flatnonzero(counts)
+    return (some + first).tolist(), counts[some].tolist()
+
+
+def _read(row: Mapping[str, Any], measure: Sequence[str]) -> Tally:
+    sums = {metric: _sums(row, metric) for metric in metrics(measure)}
+    places = dict(zip(row["multiple_places"], row["multiple_counts"], strict=True))
+    return Tally(row["replicates"], sums, _whole(row, "steps_product"), places)
+
+
+def _sums(row: Mapping[str, Any], metric: str) -> Sums:
+    n = row[f"{metric}_n"]
+    if n == 0:
+        return Sums(total=0, total_squares=0) if metric in COUNTS else Sums()
+    low, high = ((row[f"{metric}_{end}"], row[f"{metric}_{end}_replicate"]) for end in ("low", "high"))
+    if metric in COUNTS:
+        return _of_counts(n, low, high, _whole(row, f"{metric}_sum"), _whole(row, f"{metric}_squares"))
+    return Sums(n, row[f"{metric}_mean"], row[f"{metric}_deviations"], *low, *high)
+
+
+def _of_counts(n: int, low: _End, high: _End, total: int, squares: int) -> Sums:
+    deviations = Fraction(n * squares - total * total, n)
+    return Sums(n, total / n, float(deviations), *low, *high, total, squares)
+
+
+def _joined(a: Tally, b: Tally) -> Tally:
+    places = Counter(a.places)
+    places.update(b.places)
+    sums = {metric: _joined_sums(a.sums[metric], b.sums[metric]) for metric in a.sums}
+    return Tally(a.replicates + b.replicates, sums, a.product + b.product, dict(places))
+
+
+def _joined_sums(a: Sums, b: Sums) -> Sums:
+    if a.n == 0 or b.n == 0:
+        return a if b.n == 0 else b
+    low = (a.low, a.low_replicate) if a.low <= b.low else (b.low, b.low_replicate)
+    high = (a.high, a.high_replicate) if a.high >= b.high else (b.high, b.high_replicate)
+    n = a.n + b.n
+    if a.total is not None and b.total is not None and a.total_squares is not None and b.total_squares is not None:
+        return _of_counts(n, low, high, a.total + b.total, a.total_squares + b.total_squares)
+    apart = b.mean - a.mean
+    mean = a.mean + apart * b.n / n
+    return Sums(n, mean, a.deviations + b.deviations + apart * apart * a.n * b.n / n, *low, *high)
