@@ -9,7 +9,7 @@ from typing import Any
 
 from sweep.axes import Axis, canonical, entries
 from sweep.faults import Fault, Path, choice, shown, unknown
-from sweep.schema import IN_SECONDS, METRICS, Setting, slots_of
+from sweep.schema import IN_SECONDS, METRICS, ON_SERVER, Setting, is_served, slots_of
 
 VALUES_LISTED = 10
 
@@ -34,13 +34,16 @@ def matching(where: dict[str, Any], by_name: dict[str, list[Any]]) -> list[int]:
 
 
 def metric_faults(document: dict[str, Any], resolved: tuple[Setting, ...]) -> Iterator[Fault]:
-    """Faults of the metrics that the tables name: unknown ones, and seconds where there is no step time."""
+    """Faults of the metrics that the tables name: unknown ones, and those that the study's servers do not give."""
     measure = document.get("measure")
     asked = [item for item in measure if isinstance(item, str)] if isinstance(measure, list) else []
     timed = all(setting.server.step_ms is not None for setting in resolved)
+    served = not resolved or any(map(is_served, resolved))
     for path, metric in [*((("measure", at), item) for at, item in enumerate(asked)), *_metrics_named(document)]:
         if metric in IN_SECONDS and not timed:
             yield Fault(path, "needs a step time in every cell", shown(metric), "set server.step_ms")
+        elif metric in ON_SERVER and not served:
+            yield Fault(path, "needs prompts or a [server.kv]", shown(metric), "set workload.prompt or server.kv")
         elif path[0] == "measure" and metric in asked[: int(path[1])]:
             yield Fault(path, "stands twice", shown(metric))
         elif path[0] != "measure" and metric not in METRICS:

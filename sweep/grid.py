@@ -8,12 +8,14 @@ import json
 from typing import Any, NamedTuple
 
 from sweep.model.lengths import Distribution
-from sweep.schema import Setting, no_slot, slots_of
+from sweep.schema import Setting, is_served, slots_of
+from sweep.server_cache import PrefixSpec
+from sweep.server_rules import Rules, rules_of, why_not
 from sweep.study import Study, columns_of, settings, study_hash_parts
 
 
 class Cell(NamedTuple):
-    """A server that meets a workload. `error` says why it cannot run; it then has 0 slots."""
+    """A server that meets a workload. `error` says why it cannot run; where no request has a slot, it has 0 slots."""
 
     index: int  # type: ignore[assignment]  # row-major in the order of the axes; hides tuple.index
     axes: tuple[tuple[str, Any], ...]  # column and value
@@ -21,6 +23,7 @@ class Cell(NamedTuple):
     step_ms: float | None
     context: int | None
     error: str | None
+    rules: Rules | None = None  # of the server model; None where slots are the only limit
 
 
 class Workload(NamedTuple):
@@ -29,6 +32,8 @@ class Workload(NamedTuple):
     seed: int
     requests: int
     output: Distribution
+    prompt: Distribution | None = None  # own tokens, behind the prefix; None: one token
+    prefix: PrefixSpec | None = None
 
 
 class Point(NamedTuple):
@@ -57,7 +62,7 @@ def points(study: Study) -> tuple[Point, ...]:
     for cell, setting in zip(_cells(study), settings(study), strict=True):
         spec = setting.workload
         if id(spec) not in places:
-            workload = Workload(study.seed, spec.requests, spec.output)
+            workload = Workload(study.seed, spec.requests, spec.output, spec.prompt, spec.shared_prefix)
             places[id(spec)] = by_value.setdefault(workload, len(by_value))
             cells += [[]] if len(cells) < len(by_value) else []
         cells[places[id(spec)]].append(cell)
@@ -71,15 +76,18 @@ def _cells(study: Study) -> list[Cell]:
     columns = columns_of(study)
     names = [name for axis in study.axes for name in axis.columns]
     rows = zip(*(columns[name] for name in names), strict=True) if names else [()]
+    served = any(map(is_served, settings(study)))
     return [
-        _cell(index, tuple(zip(names, row, strict=True)), setting)
+        _cell(index, tuple(zip(names, row, strict=True)), setting, served=served)
         for index, (row, setting) in enumerate(zip(rows, settings(study), strict=True))
     ]
 
 
-def _cell(index: int, axes: tuple[tuple[str, Any], ...], setting: Setting) -> Cell:
-    server, slots = setting.server, slots_of(setting.server)
-    return Cell(index, axes, slots, server.step_ms, server.context, None if slots else no_slot(server))
+def _cell(index: int, axes: tuple[tuple[str, Any], ...], setting: Setting, *, served: bool) -> Cell:
+    """The cell of a setting; `served` if any cell of the study takes the server model, so that all give its columns."""
+    server, error = setting.server, why_not(setting)
+    rules = rules_of(setting) if served and error is None else None
+    return Cell(index, axes, slots_of(server), server.step_ms, server.context, error, rules)
 
 
 def _digest(study: Study) -> str:

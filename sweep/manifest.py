@@ -10,6 +10,7 @@ from importlib.metadata import version
 from typing import Any
 
 from sweep.grid import Cell, Point
+from sweep.model.distributions import Given
 from sweep.model.lengths import IntegerLengths, integer_lengths, moments
 from sweep.model.theory import (
     CHEAP_ENTRIES,
@@ -91,7 +92,7 @@ def _cell(cell: Cell, point: Point, entries: int) -> dict[str, Any]:
 
 def _theory(cell: Cell, point: Point, lengths: IntegerLengths, entries: int) -> dict[str, float | None]:
     """Exact expectations of a cell, and the distribution of its static steps where that has no more than `entries`."""
-    if cell.error is not None:
+    if cell.error is not None or not _is_ideal(cell, point):
         return dict.fromkeys(THEORY)
     size = point.workload.requests, cell.slots
     steps = static_steps_distribution(lengths, *size, min(entries, CHEAP_ENTRIES))
@@ -105,6 +106,17 @@ def _theory(cell: Cell, point: Point, lengths: IntegerLengths, entries: int) -> 
         *mean_continuous_bounds(lengths, *size),
     )
     return dict(zip(THEORY, values, strict=True))
+
+
+def _is_ideal(cell: Cell, point: Point) -> bool:
+    """Whether slots are the only limit, steps are tokens and lengths are independent, as the theory has it."""
+    rules, workload = cell.rules, point.workload
+    if isinstance(workload.output, Given):
+        return False
+    if rules is None:
+        return True
+    prompts = workload.prompt is not None or workload.prefix is not None
+    return not prompts and rules.kind == "slots" and rules.static_slots == rules.slots and rules.refill_delay == 0
 
 
 def _null(value: float) -> float | None:

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from string import ascii_letters
 
+from sweep.draws import outputs
 from sweep.errors import InputError
 from sweep.grid import Cell, Workload, points
-from sweep.model.lengths import Lab, lab_lengths, look_up_of
-from sweep.model.lockstep import draw_lengths
 from sweep.model.timeline import Bar, continuous_bars, static_bars, steps
 from sweep.results import Store
 from sweep.study import read_study
@@ -59,10 +58,7 @@ def _row(bars: Sequence[Bar], total: int, per_column: int) -> str:
 
 def lengths_of(workload: Workload, replicate: int) -> list[int]:
     """Output tokens of each request of one replicate of a workload."""
-    _, requests, output = workload
-    if isinstance(output, Lab):
-        return lab_lengths(output.first_seed, replicate, 1, requests)[0].tolist()  # type: ignore[no-any-return]
-    return draw_lengths(look_up_of(output), workload.seed, replicate, 1, requests)[0].tolist()  # type: ignore[no-any-return]
+    return outputs(workload, replicate, 1)[0].tolist()  # type: ignore[no-any-return]
 
 
 def workload_in(folder: Path, cell: int, replicate: int) -> tuple[list[int], int]:
@@ -77,6 +73,8 @@ def workload_in(folder: Path, cell: int, replicate: int) -> tuple[list[int], int
     workload, server = found[cell]
     if server.error is not None:
         raise InputError(f"--cell: cell {cell} cannot run: {server.error}")
+    if server.rules is not None:
+        raise InputError(f"--cell: cell {cell} has prompts or memory; only servers that slots alone limit are drawn")
     done = next(point["replicates"] for point in manifest["points"] if cell in point["cells"])
     if not 0 <= replicate < done:
         raise InputError(f"--replicate: {folder} has replicates 0 to {done - 1} of cell {cell}, got {replicate}")

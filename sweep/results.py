@@ -27,7 +27,21 @@ from filelock import FileLock, Timeout
 from sweep.errors import FolderError
 from sweep.record import NAME, DamagedManifestError, manifest_bytes, read_manifest, refuse_another_study
 
-COUNTS = ("output_tokens", "static_steps", "continuous_steps", "longest_output_tokens")
+COUNTS = (
+    "output_tokens",
+    "static_steps",
+    "continuous_steps",
+    "longest_output_tokens",
+    "prompt_tokens",
+    "scheduled_tokens",
+    "preemptions",
+    "recomputed_tokens",
+    "prefix_hit_tokens",
+    "resumed_hit_tokens",
+    "refused_requests",
+    "max_blocks",
+    "peak_batch",
+)
 METRICS = (
     "output_tokens",
     "static_steps",

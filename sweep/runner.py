@@ -14,13 +14,16 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from sweep.draws import outputs
 from sweep.errors import WorkerError
 from sweep.grid import Cell, Chunk, Point
 from sweep.machine import usable_cores
 from sweep.manifest import versions
 from sweep.model import lockstep
-from sweep.model.lengths import Lab, lab_lengths, look_up_of
+from sweep.model.distributions import Given, Lab
+from sweep.model.lengths import look_up_of
 from sweep.results import Span, Store, to_parquet
+from sweep.serving import served_columns, served_ns
 from sweep.sums import summary_parquet
 from sweep.workers import Outcome, execute, reason_of, refuse_forking
 
@@ -45,11 +48,14 @@ Enough = Callable[[Store, Point], bool]
 
 def chunk_replicates(point: Point) -> int:
     """Replicates in each chunk of a point: whole blocks, by a fixed estimate of the work and never by the machine."""
-    slots = [min(cell.slots, point.workload.requests) for cell in point.cells]
-    ns_per_request = 2.0 + sum(0.3 + 0.05 * min(places, 1000) for places in slots)
+    ns_per_request = 2.0 + sum(_ns_per_request(cell, point.workload.requests) for cell in point.cells)
     by_work = CHUNK_NS / (ns_per_request * point.workload.requests)
     by_rows = MOST_ROWS / len(point.cells)
     return max(BLOCK, int(min(by_work, by_rows)) // BLOCK * BLOCK)
+
+
+def _ns_per_request(cell: Cell, requests: int) -> float:
+    return 0.3 + 0.05 * min(cell.slots, requests, 1000) if cell.rules is None else served_ns(cell)
 
 
 def chunks(
@@ -73,16 +79,12 @@ def simulate(chunk: Chunk, keep: str = "rows") -> bytes:
     """Rows of a chunk, or their summary, for every cell of its point that can run, as the bytes of a Parquet file."""
     point, count = chunk.point, chunk.stop - chunk.first
     cells = [cell for cell in point.cells if cell.error is None]
-    steps = _steps(chunk, [cell.slots for cell in cells])
     columns = {
         "cell": np.repeat(np.array([cell.index for cell in cells], np.int64), count),
         "replicate": np.tile(np.arange(chunk.first, chunk.stop, dtype=np.int64), len(cells)),
-        "output_tokens": np.tile(steps.output_tokens, len(cells)),
-        "longest_output_tokens": np.tile(steps.longest_output_tokens, len(cells)),
-        "static_steps": steps.static.ravel(),
-        "continuous_steps": steps.continuous.ravel(),
+        **(_lockstep_columns(chunk, cells) if cells[0].rules is None else served_columns(chunk, cells)),
     }
-    columns |= _ratios(columns, np.repeat([float(cell.slots) for cell in cells], count))
+    columns |= _ratios(columns, cells, count)
     columns |= _seconds(columns, np.repeat([(cell.step_ms or np.nan) / 1000 for cell in cells], count))
     write = summary_parquet if keep == "summary" else to_parquet
     return write(columns, point.measure, _metadata(chunk, keep, len(cells)))
@@ -144,13 +146,23 @@ def _with_cells(chunk: Chunk, cells: Sequence[Cell]) -> Chunk:
     return chunk._replace(point=chunk.point._replace(cells=tuple(cells)))
 
 
+def _lockstep_columns(chunk: Chunk, cells: Sequence[Cell]) -> dict[str, Array]:
+    steps = _steps(chunk, [cell.slots for cell in cells])
+    return {
+        "output_tokens": np.tile(steps.output_tokens, len(cells)),
+        "longest_output_tokens": np.tile(steps.longest_output_tokens, len(cells)),
+        "static_steps": steps.static.ravel(),
+        "continuous_steps": steps.continuous.ravel(),
+    }
+
+
 def _steps(chunk: Chunk, slots: list[int]) -> lockstep.Steps:
-    _, requests, output = chunk.point.workload
-    count = chunk.stop - chunk.first
-    if isinstance(output, Lab):
-        return lockstep.given_steps(lab_lengths(output.first_seed, chunk.first, count, requests), slots)
-    seed = chunk.point.workload.seed
-    return lockstep.drawn_steps(look_up_of(output), seed, chunk.first, count, requests, slots)
+    workload, count = chunk.point.workload, chunk.stop - chunk.first
+    if isinstance(workload.output, Lab | Given):
+        return lockstep.given_steps(outputs(workload, chunk.first, count), slots)
+    return lockstep.drawn_steps(
+        look_up_of(workload.output), workload.seed, chunk.first, count, workload.requests, slots
+    )
 
 
 def _compile_for(point: Point) -> None:
@@ -161,13 +173,15 @@ def _compile_for(point: Point) -> None:
         simulate(Chunk(small, 0, 1))
 
 
-def _ratios(columns: Mapping[str, Array], slots: Array) -> dict[str, Array]:
+def _ratios(columns: Mapping[str, Array], cells: Sequence[Cell], count: int) -> dict[str, Array]:
     """Multiple and utilisations; nan, hence null, where nothing ran."""
     tokens, static, continuous = columns["output_tokens"], columns["static_steps"], columns["continuous_steps"]
+    slots = np.repeat([float(cell.slots) for cell in cells], count)
+    static_slots = np.repeat([float(cell.rules.static_slots if cell.rules else cell.slots) for cell in cells], count)
     with np.errstate(divide="ignore", invalid="ignore"):
         return {
             "multiple": static / continuous,
-            "static_utilisation": tokens / (static * slots),
+            "static_utilisation": tokens / (static * static_slots),
             "continuous_utilisation": tokens / (continuous * slots),
         }
 

@@ -4,12 +4,14 @@ Axes are in `axes`; what ties the tables of a file together (a claim and the col
 """
 
 import re
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Discriminator, Field, PlainValidator, PrivateAttr, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
-from sweep.model.distributions import Distribution
+from sweep.model.distributions import Distribution, Lab
+from sweep.model.lengths import integer_lengths
+from sweep.server_cache import KvSpec, PrefixSpec
 from sweep.server_memory import MemorySpec
 from sweep.strict import LARGEST_INTEGER, Strict
 
@@ -22,7 +24,26 @@ ALWAYS = (
     "continuous_utilisation",
 )
 IN_SECONDS = ("static_s", "continuous_s", "multiple_s")  # need a step time
-EXTRA = ("longest_output_tokens", *IN_SECONDS)
+OnServer = Literal[  # need a study on the server model: prompts, [server.kv] or a delay
+    "prompt_tokens",
+    "scheduled_tokens",
+    "preemptions",
+    "recomputed_tokens",
+    "prefix_hit_tokens",
+    "resumed_hit_tokens",
+    "refused_requests",
+    "max_blocks",
+    "mean_blocks",
+    "peak_batch",
+    "mean_batch",
+    "tokens_per_step",
+    "used_share",
+    "reserved_share",
+    "lost_share",
+    "free_share",
+]
+ON_SERVER: tuple[str, ...] = get_args(OnServer)
+EXTRA = ("longest_output_tokens", *IN_SECONDS, *ON_SERVER)
 METRICS = (*ALWAYS, *EXTRA)
 
 MOST_REQUESTS = 100_000_000
@@ -55,6 +76,19 @@ class WorkloadSpec(Strict):
     """Requests of one workload."""
     output: Distribution
     """Output lengths, in tokens."""
+    prompt: Distribution | None = None
+    """Prompt lengths in tokens, without a shared prefix; left out: prompts take no time and no memory."""
+    shared_prefix: PrefixSpec | None = None
+    """Text in front of the prompts that many of them share."""
+
+    @model_validator(mode="after")
+    def _prompts_are_not_empty(self) -> Self:
+        if isinstance(self.prompt, Lab):
+            raise ValueError('prompt: "lab" has outputs only')
+        prefix = self.shared_prefix.tokens if self.shared_prefix is not None else 0
+        if self.prompt is not None and prefix + shortest(self.prompt) < 1:
+            raise ValueError("a prompt has at least 1 token, and these may have none")
+        return self
 
 
 class ServerSpec(Strict):
@@ -67,7 +101,13 @@ class ServerSpec(Strict):
     step_ms: Annotated[float, Field(gt=0)] | None = None
     """Length of a step in milliseconds; without it nothing is measured in seconds."""
     memory: MemorySpec | None = None
-    """Needed for slots = "memory"."""
+    """Needed for slots = "memory", and for a [server.kv] that does not say how much it holds."""
+    kv: KvSpec | None = None
+    """How the KV cache is filled; without it slots alone are the limit."""
+    refill_delay: Annotated[int, Field(ge=0, le=1)] = 0
+    """Steps for which a request that has ended keeps its place: 1 for an engine that plans a step ahead."""
+    static_slots: Annotated[int, Field(ge=1, le=MOST_SLOTS)] | None = None
+    """Requests in a group of static batching, where it is not `slots` and what fits in memory."""
     _fit: int = PrivateAttr(0)
 
     @model_validator(mode="after")
@@ -81,6 +121,19 @@ class ServerSpec(Strict):
             self._fit = self.memory.requests(self.context)
             if self._fit > MOST_SLOTS:
                 raise ValueError(f"{self._fit:,} requests fit in memory, more than {MOST_SLOTS:,} slots")
+        return self
+
+    @model_validator(mode="after")
+    def _kv_is_known(self) -> Self:
+        if self.kv is None:
+            return self
+        if self.kv.needs_memory and self.memory is None:
+            raise ValueError(f'kv: policy = "{self.kv.policy}" needs blocks or tokens there, or [server.memory]')
+        if self.kv.needs_memory and self.memory is not None and self.memory.shared_prefix:
+            raise ValueError("memory.shared_prefix does not go with kv; workload.shared_prefix takes its place")
+        if self.kv.token_budget is not None and self.kv.token_budget < slots_of(self):
+            rule = f"must be at least the slots, {slots_of(self):,}, so that all of them can produce a token"
+            raise ValueError(f"kv.token_budget: {rule}, got {self.kv.token_budget:,}")
         return self
 
 
@@ -217,7 +270,8 @@ class StudyFile(Strict):
     precision: Precision | None = None
     """How sure to be, instead of a number of replicates."""
     measure: Annotated[
-        tuple[Literal["longest_output_tokens", "static_s", "continuous_s", "multiple_s"], ...], Field(strict=False)
+        tuple[Literal["longest_output_tokens", "static_s", "continuous_s", "multiple_s"] | OnServer, ...],
+        Field(strict=False),
     ] = ()
     """Metrics to keep beside those of every study."""
     workload: dict[str, Any] = Field({})
@@ -235,6 +289,23 @@ class StudyFile(Strict):
 def slots_of(server: ServerSpec) -> int:
     """The slots there are; with slots = "memory" the requests that fit, 0 when not even one does."""
     return server.slots if isinstance(server.slots, int) else server._fit
+
+
+def is_served(setting: Setting) -> bool:
+    """Whether it takes the server model: slots are not the only limit, or prompts are not for nothing."""
+    workload, server = setting.workload, setting.server
+    prompts = workload.prompt is not None or workload.shared_prefix is not None
+    return prompts or server.kv is not None or server.refill_delay > 0 or server.static_slots is not None
+
+
+def shortest(lengths: Distribution) -> int:
+    """The shortest length there can be."""
+    return int(integer_lengths(lengths).values[0])
+
+
+def longest(lengths: Distribution) -> int:
+    """The longest length there can be."""
+    return int(integer_lengths(lengths).values[-1])
 
 
 def no_slot(server: ServerSpec) -> str:

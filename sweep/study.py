@@ -38,9 +38,10 @@ from sweep.schema import (
     Setting,
     StudyFile,
     WorkloadSpec,
-    no_slot,
+    is_served,
     slots_of,
 )
+from sweep.server_rules import why_not
 
 __all__ = [
     "Axis",
@@ -207,6 +208,7 @@ def _parse(document: dict[str, Any], name: str, set_by_user: Iterable[str]) -> S
     lost: list[Path] = [tuple(path.split(".")) for path in paths_named(grid) if path not in paths]
     resolved, cell_faults = _resolve(base, axes, lost)
     columns_at_fault = column_faults(document, axes, resolved) if not axis_faults else ()
+    measure = _measure(file, resolved) if file is not None else ()
     lines = [
         *map(line, numbers),
         *(line(fault) for fault in faults if fault.path not in wrong),
@@ -229,7 +231,7 @@ def _parse(document: dict[str, Any], name: str, set_by_user: Iterable[str]) -> S
         workload=file.workload,
         server=file.server,
         grid=file.grid,
-        measure=_measure(file),
+        measure=measure,
         axes=axes,
         claims=file.claims,
         charts=file.charts,
@@ -271,13 +273,18 @@ def _overruled(set_by_user: Iterable[str], paths: Iterable[str]) -> Iterator[str
 
 
 def _nothing_runs(resolved: tuple[Setting, ...]) -> Iterator[str]:
-    if resolved and not any(slots_of(setting.server) for setting in resolved):
-        yield f"server.slots: no cell can run: {no_slot(resolved[0].server)}"
+    if resolved and all(why_not(setting) for setting in resolved):
+        key = "server.slots" if not slots_of(resolved[0].server) else "server.kv"
+        yield f"{key}: no cell can run: {why_not(resolved[0])}"
 
 
-def _measure(file: StudyFile) -> tuple[str, ...]:
-    """What is kept beside the metrics of every study: what is asked for, then what is claimed or drawn."""
+def _measure(file: StudyFile, resolved: Iterable[Setting]) -> tuple[str, ...]:
+    """What is kept beside the metrics of every study: what is asked for, then what is claimed or drawn.
+
+    Where requests can be refused, how many were.
+    """
     named = [claim.metric for claim in file.claims]
     named += [file.precision.metric] if file.precision is not None else []
     named += [word or "" for chart in file.charts for word in (chart.metric, chart.x, chart.y, chart.color)]
+    named += ["refused_requests"] if any(map(is_served, resolved)) else []
     return tuple(dict.fromkeys([*file.measure, *(metric for metric in EXTRA if metric in named)]))

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from sweep.errors import InputError
 from sweep.model.lockstep import given_steps
-from sweep.model.policies import NO_LIMIT, Rules, Shares, Workloads, reservations, serve_on, shares
+from sweep.model.policies import Shares, Workloads, reservations, serve_on, shares
+from sweep.model.rules import NO_LIMIT, Rules
 from sweep.model.server import serve
 
 PUBLISHED = json.loads((Path(__file__).parent / "golden" / "published.json").read_text(encoding="utf-8"))["caps"]

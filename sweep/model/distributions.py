@@ -444,6 +444,17 @@ class Mixture(Capped):
         )
 
 
+class Given(Spec):
+    """The lengths as they are listed: request i of every replicate has the i-th; after the last comes the first."""
+
+    distribution: Literal["given"] = "given"
+    values: Annotated[tuple[Tokens, ...], AfterValidator(_not_empty)] = Field(
+        strict=False,
+        json_schema_extra={"minItems": 1},
+        description="Lengths in tokens, in the order of the requests.",
+    )
+
+
 class Lab(Spec):
     """The reference lab's own generator: replicate r is its workload with seed first_seed + r."""
 
@@ -452,7 +463,18 @@ class Lab(Spec):
 
 
 Distribution: TypeAlias = Annotated[
-    Constant | Uniform | Geometric | Exponential | Lognormal | Gamma | Weibull | Pareto | Mixture | Empirical | Lab,
+    Constant
+    | Uniform
+    | Geometric
+    | Exponential
+    | Lognormal
+    | Gamma
+    | Weibull
+    | Pareto
+    | Mixture
+    | Empirical
+    | Given
+    | Lab,
     Field(discriminator="distribution"),
 ]
 

@@ -130,7 +130,7 @@ def moments(lengths: IntegerLengths) -> Moments:
 
 @lru_cache(maxsize=KEPT_TABLES)
 def look_up_of(spec: Distribution) -> LookUp:
-    """The look-up table of a distribution; `lab` has none, its lengths are from `lab_lengths`, nor have given lengths."""
+    """The look-up table of a distribution; neither `lab`, whose lengths are from `lab_lengths`, nor `given` has one."""
     assert not isinstance(spec, Lab | Given)
     return look_up(integer_lengths(spec))
 

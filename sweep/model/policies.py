@@ -8,40 +8,17 @@ Both schedulers meet the same workloads here, one after the other on one thread.
 pieces of free cache that are each too small: a reservation fits if enough is free in all.
 """
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from sweep.model.rules import NO_LIMIT, Rules
 from sweep.model.server import COUNTERS, Policy, serve_workloads
 from sweep.model.static import static_steps
 
 I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
-
-NO_LIMIT = 2**50  # blocks of a server whose memory does not matter
-Kind = Literal["slots", "reserve", "paged"]
-Reserve = Literal["maximum", "power_of_two", "oracle", "asked"]
-
-
-class Rules(NamedTuple):
-    """How a server admits and what it has room for."""
-
-    kind: Kind
-    reserve: Reserve  # how much, where `kind` is "reserve"
-    slots: int
-    static_slots: int  # places in a group of static batching
-    block_size: int
-    blocks: int  # NO_LIMIT for "slots"
-    cache_tokens: int  # all that the cache holds; NO_LIMIT likewise
-    static_cache_tokens: int  # what it holds for static batching
-    token_budget: int
-    prefix_caching: bool
-    chunked_prefill: bool
-    refill_delay: int
-    most_tokens: int  # prompt and output of a request, what "maximum" reserves
-    most_output: int  # what static batching reserves beside the prompt
-
 
 class Workloads(NamedTuple):
     """Requests of several workloads, all waiting at the start."""
@@ -55,6 +32,7 @@ class Workloads(NamedTuple):
 class Served(NamedTuple):
     """What a server made of each workload, (workloads,) each; requests that are refused count for neither scheduler."""
 
+    prompt_tokens: I64
     output_tokens: I64
     longest_output_tokens: I64
     static_steps: I64
@@ -95,7 +73,8 @@ def serve_on(work: Workloads, rules: Rules) -> Served:
         most_output=rules.most_output,
     )
     counters = dict(zip(COUNTERS, np.ascontiguousarray(rows.T), strict=True))
-    return Served(outputs.sum(axis=1), outputs.max(axis=1), static, counters)
+    prompt_tokens = np.where(ended, work.prompts, 0).sum(axis=1)
+    return Served(prompt_tokens, outputs.sum(axis=1), outputs.max(axis=1), static, counters)
 
 
 def reservations(prompts: I64, outputs: I64, rules: Rules) -> I64:

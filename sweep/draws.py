@@ -1,0 +1,43 @@
+"""The workloads of a chunk as arrays: outputs, prompts and prefix groups, each from a stream of its own.
+
+A draw depends on the seed, the stream, the replicate and the place of the request, so it does not matter in which
+pieces the replicates are drawn. Where slots alone limit a server, `lockstep` draws and schedules in one go instead.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweep.grid import Workload
+from sweep.model.distributions import Distribution, Given, Lab, Uniform
+from sweep.model.lengths import lab_lengths, look_up_of
+from sweep.model.lockstep import OUTPUTS, PREFIXES, PROMPTS, draw_lengths
+from sweep.model.policies import Workloads
+
+I64 = NDArray[np.int64]
+
+
+def outputs(workload: Workload, first: int, count: int) -> I64:
+    """Output tokens of replicates `first` to `first + count`, (count, requests)."""
+    return _lengths(workload.output, workload, first, count, OUTPUTS)
+
+
+def workloads(workload: Workload, first: int, count: int) -> Workloads:
+    """All that a server with prompts needs to know of these replicates."""
+    prefix = workload.prefix
+    shape = (count, workload.requests)
+    own = np.ones(shape, np.int64)
+    if workload.prompt is not None:
+        own = _lengths(workload.prompt, workload, first, count, PROMPTS)
+    groups = np.zeros((1, workload.requests), np.int64)
+    if prefix is not None and prefix.groups > 1:
+        groups = _lengths(Uniform(low=0, high=prefix.groups - 1), workload, first, count, PREFIXES)
+    tokens = 0 if prefix is None else prefix.tokens
+    return Workloads(own + tokens, outputs(workload, first, count), groups, tokens)
+
+
+def _lengths(spec: Distribution, workload: Workload, first: int, count: int, stream: int) -> I64:
+    if isinstance(spec, Lab):
+        return lab_lengths(spec.first_seed, first, count, workload.requests)
+    if isinstance(spec, Given):
+        return np.tile(np.resize(np.array(spec.values, np.int64), workload.requests), (count, 1))
+    return draw_lengths(look_up_of(spec), workload.seed, first, count, workload.requests, stream)
