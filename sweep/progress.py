@@ -58,7 +58,8 @@ class Reporter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bar.stop()
+        if self._console.is_terminal:
+            self._bar.stop()  # which would leave an empty line where there is no bar
 
     @contextmanager
     def compiling(self) -> Iterator[None]:

@@ -288,6 +288,12 @@ def test_words_of_a_claim_stand_at_the_end_of_the_rule_that_the_means_keep_away_
     assert [claim_words(chart)["align"] for chart in (low_at_left, low_at_right)] == ["left", "right"]
 
 
+def test_words_of_a_claim_stand_where_no_cell_has_a_result(tmp_path: Path) -> None:
+    steps = [from_multiples([4.9, 4.91]), from_multiples([3.0, 3.1]), "nothing fits in 64 GiB"]
+    chart = charts.lines(summarise(write_folder(tmp_path, steps)), "slots", claim=claim(at_least=5))
+    assert claim_words(chart)["align"] == "right"
+
+
 def claim_words(chart: Any) -> dict[str, Any]:
     marks = (layer["mark"] for layer in chart.to_dict()["layer"])
     return next(mark for mark in marks if mark["type"] == "text" and mark.get("color") == RED)

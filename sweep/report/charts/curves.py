@@ -120,7 +120,7 @@ def _clear_at_left(frame: pl.DataFrame, bound: float) -> bool:
     third = -(-len(places) // 3)
     near = frame.with_columns(gap=(pl.col("value") - bound).abs()).filter(pl.col("gap").is_not_null())
     left, right = (near.filter(pl.col("label").is_in(part))["gap"].min() for part in (places[:third], places[-third:]))
-    return left is None or right is None or bool(left >= right)  # type: ignore[operator]
+    return left is None or (right is not None and bool(left >= right))  # type: ignore[operator]
 
 
 def _interval_layers(base: alt.Chart, vertical: dict[str, Any], *, joined: bool) -> list[Chart]:
