@@ -19,8 +19,9 @@ SECTIONS: dict[str, type[Strict]] = {"workload": WorkloadSpec, "server": ServerS
 DEEPEST_PATH = 12
 
 _RESERVED = {"cell", "point", "replicate", "replicates", "error", "slots", *METRICS}
-_RESERVED |= {"multiple_of_totals", "exact_static_steps", "limit_multiple"}
-_SUMMARISED = (*(f"{metric}_" for metric in (*METRICS, "realised_output")),)
+_RESERVED |= {"multiple_of_totals", "exact_static_steps", "limit_multiple", "intervals_need"}
+_RESERVED |= {"least_continuous_steps", "most_continuous_steps"}
+_SUMMARISED = (*(f"{metric}_" for metric in (*METRICS, "realised_output", "exact_static_steps")),)
 
 
 class Axis(NamedTuple):

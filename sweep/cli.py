@@ -236,6 +236,26 @@ def check(folder: Folder, json: Json = False) -> None:
 
 
 @app.command()
+def compare(
+    folder: Folder,
+    other: Annotated[Path | None, typer.Argument(help="Another results folder.", show_default=False)] = None,
+    cells: Annotated[str | None, typer.Option(help="Two cells, as in 2,3; one of each of two folders.")] = None,
+    metric: Annotated[str, typer.Option(help="The metric whose means are compared.")] = "multiple",
+    json: Json = False,
+) -> None:
+    """Give the difference and the ratio of two cells' means, paired where both met the same workloads.
+
+    Examples: sweep compare results/five_x --cells 3,2; sweep compare results/a results/b
+    """
+    from json import dumps
+
+    from sweep.report.compare import as_json, comparisons, text
+
+    found = comparisons(folder, other, _whole_numbers(cells, "--cells") if cells is not None else [], metric)
+    print(dumps(as_json(found), indent=1) if json else _printable(text(found)))
+
+
+@app.command()
 def gallery(
     studies: Annotated[list[Path], typer.Argument(metavar="STUDY...", help="Study files.", show_default=False)],
     out: Annotated[

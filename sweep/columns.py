@@ -9,7 +9,7 @@ from typing import Any
 
 from sweep.axes import Axis, canonical, entries
 from sweep.faults import Fault, Path, choice, shown, unknown
-from sweep.schema import IN_SECONDS, METRICS, ON_SERVER, Setting, is_served, slots_of
+from sweep.schema import IN_SECONDS, METRICS, ON_SERVER, Claim, Setting, is_served, slots_of
 
 VALUES_LISTED = 10
 
@@ -31,6 +31,28 @@ def matching(where: dict[str, Any], by_name: dict[str, list[Any]]) -> list[int]:
         allowed = {canonical(value) for value in (wanted if isinstance(wanted, list) else [wanted])}
         cells = [cell for cell in cells if canonical(by_name[column][cell]) in allowed]
     return cells
+
+
+def claimed(claim: Claim, axes: tuple[Axis, ...], by_name: dict[str, list[Any]]) -> list[tuple[int, int | None]]:
+    """The cells that a claim speaks of, each with the one that is taken from it; a cell is not taken from itself."""
+    cells = matching(claim.where, by_name)
+    if not claim.minus:
+        return [(cell, None) for cell in cells]
+    others = _minus(cells, claim.minus, axes, by_name)
+    return [(cell, other) for cell, other in zip(cells, others, strict=True) if other is not None and other != cell]
+
+
+def _minus(
+    cells: list[int], minus: dict[str, Any], axes: tuple[Axis, ...], by_name: dict[str, list[Any]]
+) -> list[int | None]:
+    """For each cell the one that has the values of `minus` and otherwise its own; columns of an axis move together."""
+    named = {column: canonical(value) for column, value in minus.items()}
+    kept = [column for axis in axes for column in axis.columns if not set(axis.columns) & named.keys()]
+    places: dict[tuple[Any, ...], int] = {}
+    for other in range(len(by_name["slots"])):
+        if all(canonical(by_name[column][other]) == value for column, value in named.items()):
+            places.setdefault(tuple(canonical(by_name[column][other]) for column in kept), other)
+    return [places.get(tuple(canonical(by_name[column][cell]) for column in kept)) for cell in cells]
 
 
 def metric_faults(document: dict[str, Any], resolved: tuple[Setting, ...]) -> Iterator[Fault]:
@@ -61,6 +83,8 @@ def column_faults(document: dict[str, Any], axes: tuple[Axis, ...], resolved: tu
                 continue
             if key == "claims" and isinstance(table.get("where"), dict):
                 yield from _where_faults((key, at, "where"), table["where"], known, by_name)
+            if key == "claims" and isinstance(table.get("minus"), dict):
+                yield from _minus_faults((key, at, "minus"), table, known, axes, by_name)
             for role in ("x", "y", "color") if key == "charts" else ():
                 words = [*known, *METRICS]
                 if isinstance(table.get(role), str) and table[role] not in words:
@@ -85,6 +109,40 @@ def _where_faults(
                 whole = False
     if whole and by_name and not matching(where, by_name):
         yield Fault(path, "no cell has all of these values")
+
+
+def _minus_faults(
+    path: Path,
+    claim: dict[str, Any],
+    known: dict[str, list[Any]],
+    axes: tuple[Axis, ...],
+    by_name: dict[str, list[Any]],
+) -> Iterator[Fault]:
+    """Faults of what is taken away: the cells of a claim, but for those themselves, must each have one other cell."""
+    minus, where = claim["minus"], claim.get("where")
+    faults = [
+        Fault((*path, column), "takes one value of a column", shown(value))
+        for column, value in minus.items()
+        if isinstance(value, list)
+    ]
+    faults += _where_faults(path, minus, known, by_name) if not faults else []
+    yield from faults
+    axis_columns = {column for axis in axes for column in axis.columns}
+    if faults or not by_name or not minus or not isinstance(where, dict | None):
+        return
+    if derived := minus.keys() - axis_columns:
+        yield Fault((*path, *sorted(derived)[:1]), "is no axis of the grid; name the axis that it follows from")
+        return
+    if where and list(_where_faults(path, where, known, by_name)):
+        return
+    cells = matching(where or {}, by_name)
+    others = _minus(cells, minus, axes, by_name)
+    if None in others:
+        cell = cells[others.index(None)]
+        at = ", ".join(f"{column} = {shown(by_name[column][cell])}" for column in sorted(axis_columns))
+        yield Fault(path, f"there is no cell to take from the one at {at}")
+    elif cells == others:
+        yield Fault(path, "takes a cell from itself; name values that where does not have")
 
 
 def _metrics_named(document: dict[str, Any]) -> Iterator[tuple[Path, str]]:

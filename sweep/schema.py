@@ -96,8 +96,10 @@ class ServerSpec(Strict):
 
     slots: Annotated[int | Literal["memory"], PlainValidator(_slots, json_schema_input_type=int | Literal["memory"])]
     """Requests that run at a time; "memory": as many as fit in [server.memory] at `context` tokens each."""
+    max_slots: Annotated[int, Field(ge=1, le=MOST_SLOTS)] | None = None
+    """With slots = "memory": no more requests than this run, whatever fits."""
     context: Annotated[int, Field(ge=1, le=2**40)] | None = None
-    """Tokens that each request reserves in the KV cache."""
+    """Tokens that each request reserves in the KV cache: the longest that a request may be."""
     step_ms: Annotated[float, Field(gt=0)] | None = None
     """Length of a step in milliseconds; without it nothing is measured in seconds."""
     memory: MemorySpec | None = None
@@ -118,9 +120,12 @@ class ServerSpec(Strict):
                 raise ValueError(f'slots = "memory" needs {" and ".join(missing)} here')
             assert self.memory is not None
             assert self.context is not None
-            self._fit = self.memory.requests(self.context)
+            fit = self.memory.requests(self.context)
+            self._fit = fit if self.max_slots is None else min(fit, self.max_slots)
             if self._fit > MOST_SLOTS:
                 raise ValueError(f"{self._fit:,} requests fit in memory, more than {MOST_SLOTS:,} slots")
+        elif self.max_slots is not None:
+            raise ValueError('max_slots goes with slots = "memory" only')
         return self
 
     @model_validator(mode="after")
@@ -226,6 +231,8 @@ class Claim(Strict):
     """What is bounded: the mean over workloads, every workload, a share of them, or a percentile."""
     where: dict[str, Any] = Field({})
     """Column = value, or a list of values: the cells it speaks of. Left out: all, a verdict for each."""
+    minus: dict[str, Any] = Field({})
+    """Column = value: the claim is on the difference, workload by workload, to the cell with these values instead."""
 
     @model_validator(mode="after")
     def _one_condition(self) -> Self:
@@ -244,7 +251,7 @@ class Claim(Strict):
 class Chart(Strict):
     """A picture of the results."""
 
-    kind: Literal["distribution", "heatmap", "lines", "memory"]
+    kind: Literal["distribution", "heatmap", "lines", "memory", "approach", "waterfall"]
     """What is drawn."""
     x: Text | None = None
     """Column along the horizontal axis."""

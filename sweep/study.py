@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from sweep.axes import SECTIONS, Axis, paths_named, read_axes
 from sweep.changes import Change, changed_text, make, parse_change, parse_text, plain_text, read_text
-from sweep.columns import column_faults, columns, matching, metric_faults
+from sweep.columns import claimed, column_faults, columns, metric_faults
 from sweep.faults import (
     Fault,
     Path,
@@ -139,7 +139,7 @@ def columns_of(study: Study) -> dict[str, list[Any]]:
 
 def cells_of(study: Study, claim: Claim) -> list[int]:
     """The cells that a claim speaks of, by index."""
-    return matching(claim.where, columns_of(study))
+    return [cell for cell, _ in claimed(claim, study.axes, columns_of(study))]
 
 
 def study_hash_parts(study: Study) -> dict[str, Any]:
@@ -164,10 +164,7 @@ def _slots_found(study: Study) -> dict[str, Any]:
 def plain(study: Study) -> dict[str, Any]:
     """The study as plain data for a manifest, each claim with the cells it speaks of."""
     by_name = columns_of(study)
-    claims = [
-        {**claim.model_dump(mode="json", exclude_none=True), "cells": matching(claim.where, by_name)}
-        for claim in study.claims
-    ]
+    claims = [_plain_claim(claim, claimed(claim, study.axes, by_name)) for claim in study.claims]
     return {
         "title": study.title,
         "question": study.question,
@@ -180,6 +177,15 @@ def plain(study: Study) -> dict[str, Any]:
         "claims": claims,
         "charts": [chart.model_dump(mode="json") for chart in study.charts],
     }
+
+
+def _plain_claim(claim: Claim, cells: list[tuple[int, int | None]]) -> dict[str, Any]:
+    """A claim with the cells it speaks of and, where it is on a difference, the cell that is taken from each."""
+    found = {**claim.model_dump(mode="json", exclude_none=True), "cells": [cell for cell, _ in cells]}
+    if not claim.minus:
+        del found["minus"]
+        return found
+    return {**found, "minus_cells": [other for _, other in cells]}
 
 
 def _plain_axis(axis: Axis) -> dict[str, Any]:

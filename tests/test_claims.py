@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 from folders import claim, from_multiples, write_folder
 
-from sweep.report.claims import Verdict, as_json, check, exit_status
-from sweep.report.stats import mean_interval, percentile_interval, wilson
+import sweep
+from sweep.report.claims import Verdict, as_json, check, difference, exit_status
+from sweep.report.stats import Column, mean_interval, percentile_interval, wilson
+from sweep.report.words import verdict_estimate
+from sweep.study import parse_study
 
 MULTIPLES = np.random.default_rng(5).normal(4.7, 0.4, 1_000).round(4)
 MEAN_LOW, MEAN_HIGH = mean_interval(MULTIPLES)
@@ -158,5 +161,101 @@ def test_verdicts_are_plain_json(tmp_path: Path) -> None:
     one = json.loads(json.dumps(as_json([judge(tmp_path, MULTIPLES, at_least=5)]), allow_nan=False))[0]
     assert list(one) == [
         *("text", "metric", "cell", "verdict", "estimate", "ci_low", "ci_high", "worst_replicates"),
+        *("axes", "condition", "minus", "replicates", "replicates_needed", "interval_needs"),
     ]
     assert (one["verdict"], len(one["worst_replicates"])) == ("fails", 3)
+
+
+# ---- what it would take
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        {"at_least": 4.71},
+        {"at_most": 4.68},
+        {"between": [4.69, 4.75]},
+        {"equals": 4.7, "within": 0.02},
+        {"at_least": 4.7, "of": {"share": 0.5}},
+        {"at_least": 4.09, "of": {"percentile": 5}},
+    ],
+)
+def test_the_replicates_needed_decide_when_the_truth_is_what_was_estimated(tmp_path: Path, one: dict[str, Any]) -> None:
+    # as many copies of the workloads as are needed keep mean, shares and percentiles as they are
+    found = judge(tmp_path / "few", MULTIPLES, **one)
+    assert found.verdict == "undecided"
+    assert found.replicates_needed is not None
+    assert found.replicates_needed > 1_000
+    copies = -(-found.replicates_needed // 1_000)
+    assert judge(tmp_path / "enough", np.tile(MULTIPLES, copies + 1), **one).verdict != "undecided"
+    if copies > 3:
+        assert judge(tmp_path / "half", np.tile(MULTIPLES, copies // 2), **one).verdict == "undecided"
+
+
+def test_an_estimate_on_the_bound_is_decided_by_no_number(tmp_path: Path) -> None:
+    found = judge(tmp_path / "a", [4, 6] * 50, at_least=5)
+    assert (found.verdict, found.replicates_needed) == ("undecided", None)
+    found = judge(tmp_path / "b", [4, 6] * 50, at_least=5, of={"share": 0.5})
+    assert (found.verdict, found.replicates_needed) == ("undecided", None)
+
+
+def test_a_withheld_interval_says_how_many_workloads_it_takes(tmp_path: Path) -> None:
+    found = judge(tmp_path / "a", MULTIPLES[:50], at_least=1, of={"percentile": 5})
+    assert (found.verdict, found.interval_needs) == ("undecided", 72)
+    assert 72 <= found.replicates_needed <= 100
+    assert judge(tmp_path / "b", MULTIPLES[:72], at_least=1, of={"percentile": 5}).verdict == "holds"
+    found = judge(tmp_path / "c", [9.0], at_least=5)
+    assert (found.interval_needs, found.replicates_needed) == (2, 2)
+    assert "an interval takes 2 workloads; about 2 workloads would decide it" in verdict_estimate(found)
+
+
+def test_a_decided_claim_needs_nothing(tmp_path: Path) -> None:
+    found = judge(tmp_path, MULTIPLES, at_least=1)
+    assert (found.replicates_needed, found.interval_needs) == (None, None)
+
+
+# ---- differences
+
+
+def test_a_difference_is_taken_workload_by_workload(tmp_path: Path) -> None:
+    rng = np.random.default_rng(8)
+    other = rng.normal(4, 1, 400).round(4)
+    mine = (other + rng.normal(0.05, 0.1, 400)).round(4)  # surer together than apart
+    one = claim(at_least=0.02, where={"slots": 8}, minus={"slots": 4}) | {"cells": [1], "minus_cells": [0]}
+    store = write_folder(tmp_path, [from_multiples(other), from_multiples(mine)], claims=[one])
+    (found,) = check(store)
+    assert (found.verdict, found.minus, found.cell) == ("holds", 0, 1)
+    assert (found.ci_low, found.ci_high) == pytest.approx(mean_interval(mine - other))
+    assert found.condition == "mean minus that at slots = 4 >= 0.02"
+    assert found.worst_replicates[0] == int(np.argmin(mine - other))
+
+
+def test_a_difference_is_of_the_workloads_that_both_cells_have() -> None:
+    one = Column(np.array([0, 2, 3]), np.array([1.0, 3.0, 9.0]))
+    other = Column(np.array([0, 1, 3]), np.array([0.5, 7.0, np.nan]))
+    found = difference(one, other)
+    assert found.replicates.tolist() == [0, 3]
+    assert found.values.tolist() == pytest.approx([0.5, np.nan], nan_ok=True)
+
+
+def test_a_claim_on_a_difference_is_simulated_and_judged(tmp_path: Path) -> None:
+    document = {
+        "replicates": 500,
+        "workload": {"requests": 100, "output": {"distribution": "geometric", "mean": 50}},
+        "server": {"slots": 4},
+        "grid": {"server.slots": [2, 4, 8]},
+        "claims": [
+            {"text": "8 slots gain more", "metric": "multiple", "at_least": 0.1, "minus": {"slots": 4}},
+            {
+                "text": "never more steps",
+                "metric": "continuous_steps",
+                "at_most": 0,
+                "of": "every",
+                "where": {"slots": 8},
+                "minus": {"slots": 2},
+            },
+        ],
+    }
+    two, eight, every = sweep.run(parse_study(document, "x"), tmp_path, report=False).check()
+    assert (two.cell, two.verdict, eight.cell, eight.verdict) == (0, "fails", 2, "holds")
+    assert (every.verdict, every.share) == ("holds", 1.0)

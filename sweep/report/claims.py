@@ -4,18 +4,23 @@ A claim bounds a metric, and says of what: the mean over workloads, a percentile
 one. All four become an interval that is set against the bounds: inside, the claim holds; outside, it fails; across
 an edge, more workloads are needed and it is undecided.
 
+A claim with `minus` is on the difference to another cell, taken workload by workload: both meet the same ones.
+
 A workload whose metric is undefined has no value to average or to rank, so means and percentiles are over the others.
 It does not satisfy a bound either: in a share it counts as a workload that misses, and under "every" it is a
 counter-example.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from sweep.report import tallied
+from sweep.report.intervals import percentile_needs
+from sweep.report.needed import mean_decides, percentile_decides, share_decides
 from sweep.report.stats import (
     NO_VALUES,
     Column,
@@ -54,6 +59,11 @@ class Verdict(NamedTuple):
     share_low: float | None
     share_high: float | None
     note: str = ""  # why there is no estimate, where rows would have given one
+    replicates_needed: int | None = (
+        None  # that would decide it, if the estimate is true; None: decided, or by no number
+    )
+    interval_needs: int | None = None  # workloads from which on there is an interval, where it is withheld
+    minus: int | None = None  # the cell that is taken from this one, where the claim is on a difference
 
 
 def check(store: Store) -> list[Verdict]:
@@ -68,12 +78,23 @@ def check(store: Store) -> list[Verdict]:
                 for cell in set(claim["cells"]) & set(point["cells"]):
                     found[number, cell] = verdict_of_sums(claim, cells[cell], known.get(cell))
             continue
-        for metric in _metrics_claimed(claims, point["cells"]):
+        plain = [claim for claim in claims if "minus_cells" not in claim]
+        for metric in _metrics_claimed(plain, point["cells"]):
             columns = columns_by_cell(store, point["point"], metric)
             for number, claim in enumerate(claims):
-                for cell in set(claim["cells"]) & set(point["cells"]) if claim["metric"] == metric else ():
+                if claim["metric"] != metric or "minus_cells" in claim:
+                    continue
+                for cell in set(claim["cells"]) & set(point["cells"]):
                     found[number, cell] = verdict(claim, cells[cell], columns.get(cell, NO_VALUES))
+    for number, claim in enumerate(claims):
+        found |= {(number, one.cell): one for one in _verdicts_on_differences(store, claim, cells)}
     return [found[number, cell] for number, claim in enumerate(claims) for cell in claim["cells"]]
+
+
+def difference(column: Column, other: Column) -> Column:
+    """What is left of a metric when another cell's is taken away, for the workloads that both have met."""
+    common, mine, theirs = np.intersect1d(column.replicates, other.replicates, assume_unique=True, return_indices=True)
+    return Column(common, np.asarray(column.values[mine] - other.values[theirs], np.float64))
 
 
 def verdict(claim: Mapping[str, Any], cell: Mapping[str, Any], column: Column) -> Verdict:
@@ -91,7 +112,10 @@ def verdict(claim: Mapping[str, Any], cell: Mapping[str, Any], column: Column) -
         outcome = _outcome(interval, low, high)
     ci_low, ci_high = interval or (None, None)
     share_low, share_high = share_interval or (None, None)
+    needed = _decides(of, column.values, met, low, high) if outcome == UNDECIDED else None
     return Verdict(
+        replicates_needed=max(needed, len(column.values) + 1) if needed is not None else None,
+        interval_needs=_interval_needs(of) if interval is None and len(column.values) else None,
         text=claim["text"],
         metric=claim["metric"],
         cell=cell["cell"],
@@ -162,14 +186,15 @@ def bounds(claim: Mapping[str, Any]) -> Interval:
 
 def condition(claim: Mapping[str, Any]) -> str:
     """What a claim asks for, such as ">= 5 in 95 % of workloads", in ASCII for any terminal."""
-    of = claim["of"]
+    of, minus = claim["of"], claim.get("minus")
+    less = f"minus that at {', '.join(f'{column} = {value}' for column, value in minus.items())} " if minus else ""
     if of == "every":
-        return f"{bound_text(claim)} in every workload"
+        return f"{less}{bound_text(claim)} in every workload"
     if of == "mean":
-        return f"mean {bound_text(claim)}"
+        return f"mean {less}{bound_text(claim)}"
     if "share" in of:
-        return f"{bound_text(claim)} in {100 * of['share']:g} % of workloads"
-    return f"{ordinal(of['percentile'])} percentile {bound_text(claim)}"
+        return f"{less}{bound_text(claim)} in {100 * of['share']:g} % of workloads"
+    return f"{ordinal(of['percentile'])} percentile {less}{bound_text(claim)}"
 
 
 def bound_text(claim: Mapping[str, Any]) -> str:
@@ -197,7 +222,22 @@ def exit_status(verdicts: Iterable[Verdict]) -> int:
 
 def as_json(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
     """The verdicts as plain data for `check --json`; undefined is None."""
-    return [{name: getattr(verdict, name) for name in Verdict._fields[:8]} for verdict in verdicts]
+    names = (*Verdict._fields[:8], "axes", "condition", "minus", "replicates", "replicates_needed", "interval_needs")
+    return [{name: getattr(verdict, name) for name in names} for verdict in verdicts]
+
+
+def _verdicts_on_differences(
+    store: Store, claim: Mapping[str, Any], cells: Mapping[int, Mapping[str, Any]]
+) -> Iterator[Verdict]:
+    """The verdicts of a claim on a difference; none of another claim."""
+    metric, pairs = claim["metric"], list(zip(claim["cells"], claim.get("minus_cells", ()), strict=False))
+    columns = lru_cache(maxsize=2)(lambda point: columns_by_cell(store, point, metric))  # of the points of a pair
+    for pair in pairs:
+        if store.keeps == "summary":
+            yield verdict(claim, cells[pair[0]], NO_VALUES)._replace(note=tallied.NO_ROWS, minus=pair[1])
+            continue
+        mine, theirs = (columns(cells[cell]["point"]).get(cell, NO_VALUES) for cell in pair)
+        yield verdict(claim, cells[pair[0]], difference(mine, theirs))._replace(minus=pair[1])
 
 
 def _metrics_claimed(claims: Sequence[Mapping[str, Any]], cells: Iterable[int]) -> list[str]:
@@ -239,6 +279,24 @@ def _estimate_of_sums(
 
 def _share(met: int, n: int) -> tuple[float | None, Interval | None]:
     return (met / n if n else None), wilson(met, n)
+
+
+def _decides(of: Any, values: Values, met: int, low: float, high: float) -> int | None:
+    """How many workloads would decide a claim that these do not."""
+    if of == "every":
+        return 1
+    if of == "mean":
+        return mean_decides(values, low, high)
+    if "share" in of:
+        return share_decides(met, len(values), of["share"])
+    return percentile_decides(values, of["percentile"], low, high)
+
+
+def _interval_needs(of: Any) -> int:
+    """The fewest defined values that give an interval for what a claim is of."""
+    if isinstance(of, dict) and "percentile" in of:
+        return percentile_needs(of["percentile"])
+    return 2 if of == "mean" else 1
 
 
 def _outcome(interval: Interval | None, low: float, high: float) -> str:

@@ -224,7 +224,8 @@ def _slice(cells: pl.DataFrame, manifest: Mapping[str, Any], used: Sequence[str]
 
 def _claim_on(metric: str, manifest: Mapping[str, Any], shown: set[int]) -> Mapping[str, Any] | None:
     """The first claim on a metric that speaks of a cell that is shown."""
-    return next((c for c in manifest["claims"] if c["metric"] == metric and shown & set(c["cells"])), None)
+    own = (claim for claim in manifest["claims"] if claim["metric"] == metric and not claim.get("minus"))
+    return next((claim for claim in own if shown & set(claim["cells"])), None)
 
 
 def _by_cell(verdicts: Sequence[Verdict]) -> dict[int, str]:

@@ -55,8 +55,9 @@ def percentile_decides(values: Values, p: float, low: float, high: float, confid
     below = {edge: float((values < edge).mean() + (values == edge).mean() / 2) for edge in (low, high)}
 
     def passes(edge: float) -> float:
-        off = below[edge] - share
-        return _z(confidence) ** 2 * share * (1 - share) / off**2 if off else math.inf
+        off = abs(below[edge] - share)
+        # ranks are whole: the count has to be one further off than the normal approximation says
+        return _z(confidence) ** 2 * share * (1 - share) / off**2 + 1 / off if off else math.inf
 
     needed = _whole(_needed(float(np.percentile(values, p)), low, high, passes))
     return None if needed is None else max(fewest, needed)

@@ -144,7 +144,7 @@ def _cell_table(cells: pl.DataFrame, manifest: Mapping[str, Any]) -> str:
     columns = axis_columns(manifest)
     known = ["cell", *columns, *([] if "slots" in columns else ["slots"]), "replicates"]
     found = ["multiple_mean (95 % interval)", *(f"{metric}_mean" for metric in MEANS)]
-    found += ["multiple_p05 to p95", "multiple_of_totals", "limit_multiple"]
+    found += ["multiple_p50", "multiple_p05 to p95", "multiple_of_totals", "multiple_adjusted", "limit_multiple"]
     main = main_cell(cells, manifest)
     rows, marks = [], []
     for row in cells.iter_rows(named=True):
@@ -160,8 +160,18 @@ def _results(row: Mapping[str, Any], columns: int) -> list[_Entry]:
     multiple = (row[f"multiple_{name}"] for name in ("mean", "ci_low", "ci_high"))
     means = [_number(row[f"{metric}_mean"]) for metric in MEANS]
     spread = f"{_number(row['multiple_p05'])} to {_number(row['multiple_p95'])}"
-    theory = [_number(row["multiple_of_totals"]), _number(row["limit_multiple"])]
-    return [_Entry("number", text) for text in (with_interval(*multiple), *means, spread, *theory)]
+    rest = [_number(row["multiple_p50"]), spread, _number(row["multiple_of_totals"]), _adjusted(row)]
+    rest.append(_number(row["limit_multiple"]))
+    return [_Entry("number", text) for text in (with_interval(*multiple), *means, *rest)]
+
+
+def _adjusted(row: Mapping[str, Any]) -> str:
+    """The adjusted mean and how many times the workloads it is worth, where that pays."""
+    mean, se = row["multiple_adjusted"], row["multiple_adjusted_se"]
+    if mean is None:
+        return "-"
+    gain = f", worth {number(row['multiple_variance_reduction'])} times the workloads" if se else ""
+    return f"{with_interval(mean, mean - 1.96 * se, mean + 1.96 * se)}{gain}"
 
 
 def _number(value: float | None) -> str:

@@ -45,7 +45,8 @@ def _counted(verdicts: Sequence[Verdict]) -> str:
 def cells_text(frame: pl.DataFrame, manifest: Mapping[str, Any]) -> str:
     """A table with a row for each cell, the first ones of a large grid."""
     axes = list(dict.fromkeys([*axis_columns(manifest), "slots"]))
-    header = [*axes, "static steps", "continuous steps", "mean multiple (95 %)", "multiple of totals", "limit"]
+    header = [*axes, "mean static steps", "mean continuous steps", "mean multiple (95 %)", "median multiple"]
+    header += ["multiple of totals", "limit"]
     rows = [_cell_row(row, axes) for row in frame.head(MOST_ROWS).iter_rows(named=True)]
     lines = aligned(header, rows)
     if frame.height > MOST_ROWS:
@@ -56,11 +57,11 @@ def cells_text(frame: pl.DataFrame, manifest: Mapping[str, Any]) -> str:
 def _cell_row(row: Mapping[str, Any], axes: Sequence[str]) -> list[str]:
     cells = [axis_value(row[name]) for name in axes]
     if row["error"] is not None:
-        return [*cells, "-", "-", row["error"], "-", "-"]
+        return [*cells, "-", "-", row["error"], "-", "-", "-"]
     multiple = row["multiple_mean"]
     shown = "-" if multiple is None else with_interval(multiple, row["multiple_ci_low"], row["multiple_ci_high"])
     figures = [row["static_steps_mean"], row["continuous_steps_mean"]]
-    ratios = [row["multiple_of_totals"], row["limit_multiple"]]
+    ratios = [row["multiple_p50"], row["multiple_of_totals"], row["limit_multiple"]]
     return [*cells, *map(_figure, figures), shown, *map(_figure, ratios)]
 
 

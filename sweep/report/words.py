@@ -95,11 +95,27 @@ def with_interval(estimate: float | None, low: float | None, high: float | None,
 
 
 def verdict_estimate(verdict: Verdict) -> str:
-    """The estimate of a verdict with its interval; a share of the workloads in per cent."""
+    """The estimate of a verdict with its interval; a share of the workloads in per cent. Then what it would take."""
     if verdict.estimate is None:
         return verdict.note or "no result"
     shown = share_with_interval if "workload" in verdict.condition else with_interval
-    return shown(verdict.estimate, verdict.ci_low, verdict.ci_high)
+    return shown(verdict.estimate, verdict.ci_low, verdict.ci_high) + _more(verdict)
+
+
+def _more(verdict: Verdict) -> str:
+    """What an undecided claim would need, and why there is no interval; nothing where both are there."""
+    more = ""
+    if verdict.interval_needs is not None:
+        more += f"; an interval takes {plural(verdict.interval_needs, 'workload')}"
+    if verdict.replicates_needed is not None:
+        more += f"; about {_rounded_up(verdict.replicates_needed):,} workloads would decide it, if this is the truth"
+    return more
+
+
+def _rounded_up(n: int) -> int:
+    """A whole number with two significant digits that is not below n."""
+    unit = 10 ** max(0, len(str(n)) - 2)
+    return -(-n // unit) * unit
 
 
 def share_with_interval(share: float | None, low: float | None, high: float | None, what: str = "") -> str:
