@@ -40,17 +40,18 @@ class Watch(Protocol):
 
 BLOCK = 128  # replicates that the kernels take at a time
 MOST_ROWS = 2**20  # of a chunk: some 30 MB before compression
+MOST_ROWS_SUMMED = 2**18  # where rows are summed and not kept, memory is what is to be saved
 CHUNK_NS = 2.5e8  # work of a chunk by the estimate below: short enough to interrupt, long enough to hide its cost
 
 Array = NDArray[Any]
 Enough = Callable[[Store, Point], bool]
 
 
-def chunk_replicates(point: Point) -> int:
+def chunk_replicates(point: Point, keep: str = "rows") -> int:
     """Replicates in each chunk of a point: whole blocks, by a fixed estimate of the work and never by the machine."""
     ns_per_request = 2.0 + sum(_ns_per_request(cell, point.workload.requests) for cell in point.cells)
     by_work = CHUNK_NS / (ns_per_request * point.workload.requests)
-    by_rows = MOST_ROWS / len(point.cells)
+    by_rows = (MOST_ROWS_SUMMED if keep == "summary" else MOST_ROWS) / len(point.cells)
     return max(BLOCK, int(min(by_work, by_rows)) // BLOCK * BLOCK)
 
 
@@ -67,7 +68,7 @@ def chunks(
     """
     there = {(span.point, span.first): span.stop for span in sorted(have)}
     for point in points:
-        size = chunk_replicates(point)
+        size = chunk_replicates(point, keep)
         for first in range(0, want.get(point.index, 0), size):
             stop = min(first + size, want[point.index])
             most = first + size if keep == "rows" else stop  # beyond the chunk: cut by another rule
