@@ -100,6 +100,26 @@ def test_both_schedulers_take_the_steps_of_the_literal_loop(lengths, slots):
 
 
 @checked
+@given(workloads, st.integers(1, 80), st.sampled_from([lockstep.SORTED, lockstep.RING, lockstep.HEAP]))
+def test_every_way_of_keeping_times_takes_the_steps_of_the_literal_loop(lengths, slots, way):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lockstep, "_way", lambda *_: way)
+        assert sweep.continuous_steps(lengths, slots) == continuous_finishes(lengths, slots)[0]
+
+
+@pytest.mark.parametrize("longest", [1, 700, 4096, lockstep.RING_BINS - 1, lockstep.RING_BINS, 2**40])
+def test_the_ways_meet_where_one_takes_over_from_another(longest):
+    def way(slots):
+        return lockstep._way(slots, longest)
+
+    starts = [slots for slots in range(2, 3000) if way(slots) != way(slots - 1)]
+    rng = np.random.default_rng(longest)
+    for slots in [places for start in starts for places in (start - 1, start)]:
+        lengths = rng.integers(0, longest, 3100, endpoint=True)
+        assert sweep.continuous_steps(lengths, slots) == heap_steps(lengths, slots)
+
+
+@checked
 @given(workloads, st.integers(1, 80))
 def test_no_request_finishes_later_than_under_static_batching(lengths, slots):
     static, continuous = static_finishes(lengths, slots)[1], continuous_finishes(lengths, slots)[1]
@@ -114,7 +134,7 @@ def test_longer_tokens_take_proportionally_more_steps_past_16_and_32_bits(length
     assert sweep.continuous_steps(long, slots) == factor * continuous_finishes(lengths, slots)[0]
 
 
-@pytest.mark.parametrize("slots", [1, 2, 3, 16, 700, lockstep.HEAP_SLOTS - 1, lockstep.HEAP_SLOTS, 1500])
+@pytest.mark.parametrize("slots", [1, 2, 3, 4, 5, 16, 700, 1900])
 @pytest.mark.parametrize("longest", [0, 1, 3640, 3641, 10_922, 10_923, 65_535, 65_536, 2**24, 2**32, 2**40])
 def test_lanes_never_overflow_at_the_edges_of_their_types(slots, longest):
     rng = np.random.default_rng(longest + slots)
@@ -133,7 +153,7 @@ def test_tiles_and_lanes_end_anywhere(requests, replicates):
         assert sweep.static_steps(lengths, slots).tolist() == [group_steps(row, slots) for row in lengths]
 
 
-@pytest.mark.parametrize("slots", [[1], [16], [4, 8, 16, 32, 64], [800, 2, 300], [200, 500]])
+@pytest.mark.parametrize("slots", [[1], [16], [4, 8, 16, 32, 64], [800, 2, 300], [6, 800, 400, 3], [200, 500]])
 def test_drawn_workloads_take_the_steps_of_the_same_lengths_given(slots):
     look_up = look_up_of(distribution(REFERENCE))
     drawn = lockstep.drawn_steps(look_up, 11, 1000, 130, 1000 if 800 in slots else 200, slots)
