@@ -20,9 +20,7 @@ def rules_of(setting: Setting) -> Rules:
         static_slots=server.static_slots or slots,
         block_size=kv.block_size,
         blocks=NO_LIMIT if kv.policy == "slots" else cache // kv.block_size,
-        cache_tokens=cache
-        if kv.policy == "reserve" or kv.policy == "slots"
-        else cache // kv.block_size * kv.block_size,
+        cache_tokens=cache // kv.block_size * kv.block_size if kv.policy == "paged" else cache,
         static_cache_tokens=cache if server.static_slots is None else NO_LIMIT,
         token_budget=kv.token_budget or max(DEFAULT_BUDGET, slots),
         prefix_caching=kv.prefix_caching,
@@ -30,6 +28,7 @@ def rules_of(setting: Setting) -> Rules:
         refill_delay=server.refill_delay,
         most_tokens=server.context or _prompts(setting.workload)[1] + longest(setting.workload.output),
         most_output=longest(setting.workload.output),
+        context=server.context,
     )
 
 

@@ -35,6 +35,7 @@ def rules(**changes) -> Rules:
         "refill_delay": 0,
         "most_tokens": 2048,
         "most_output": 1024,
+        "context": None,
     }
     return Rules(**(defaults | changes))
 
@@ -268,6 +269,11 @@ def test_a_static_group_waits_for_all_of_its_prompts():
     server = rules(kind="slots", slots=4, token_budget=100)
     served = serve_on(workloads([[60, 60, 60, 60]], [[5, 1, 1, 1]]), server)
     assert served.static_steps.tolist() == [3 + 5 - 1]
+
+
+def test_a_context_is_what_each_member_of_a_static_group_reserves():
+    server = rules(kind="slots", slots=4, static_cache_tokens=3 * 500 + 499, context=500)
+    assert serve_on(workloads(100, [[10] * 6]), server).static_steps.tolist() == [2 * 10]
 
 
 def test_memory_makes_static_groups_smaller_than_the_slots():

@@ -71,6 +71,7 @@ def serve_on(work: Workloads, rules: Rules) -> Served:
         token_budget=rules.token_budget,
         capacity=rules.static_cache_tokens,
         most_output=rules.most_output,
+        context=rules.context,
     )
     counters = dict(zip(COUNTERS, np.ascontiguousarray(rows.T), strict=True))
     prompt_tokens = np.where(ended, work.prompts, 0).sum(axis=1)

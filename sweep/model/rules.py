@@ -27,3 +27,4 @@ class Rules(NamedTuple):
     refill_delay: int
     most_tokens: int  # prompt and output of a request, what "maximum" reserves
     most_output: int  # what static batching reserves beside the prompt
+    context: int | None  # what it reserves in place of both
