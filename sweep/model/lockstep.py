@@ -147,8 +147,8 @@ def _servers(slots: Sequence[int], longest: int) -> _Servers:
         starts.append(ring_bins if way == RING else times)
         ring_bins += bins if way == RING else 0
         times += {SORTED: -(-places // 4) * 4, RING: 0, HEAP: places}[way]
-    arrays = (np.array(column, np.uint64) for column in (slots, ways, starts))
-    return _Servers(*arrays, *map(np.uint64, (times, bins, ring_bins)))
+    columns = np.array([slots, ways, starts], np.uint64)
+    return _Servers(columns[0], columns[1], columns[2], np.uint64(times), np.uint64(bins), np.uint64(ring_bins))
 
 
 class _Tables(NamedTuple):
