@@ -52,9 +52,11 @@ def test_a_timeline_hatches_exactly_the_time_in_which_a_slot_idles():
     )
     spec = timeline(bars, 2, "title").to_dict()
     (rows,) = spec["datasets"].values()
-    idle = [row for row in rows if row["kind"] == "idle"]
-    assert idle
-    assert all(10 <= row["x"] < row["x2"] <= 40 and 1 < row["y2"] < row["y"] < 2 for row in idle)
+    points = [(row["x"], row["y"]) for row in rows if row["kind"] == "idle"]
+    assert points
+    strokes = list(zip(points[::3], points[1::3], points[2::3], strict=True))  # two ends and a gap
+    assert all(10 <= x < x2 <= 40 and 1 < y2 < y < 2 for (x, y), (x2, y2), _ in strokes)
+    assert {gap for _, _, gap in strokes} == {(None, None)}
     assert [row["x"] for row in rows if row["kind"] == "bar"] == [0, 0, 0, 0]
     assert {row["panel"] for row in rows} == {"static batching: 40 steps", "continuous batching: 40 steps"}
 

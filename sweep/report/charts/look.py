@@ -15,7 +15,7 @@ import altair as alt
 import numpy as np
 import vl_convert
 
-from sweep.report.charts.png import smaller
+from sweep.report.charts import png, svg
 from sweep.results import write_whole
 
 Chart: TypeAlias = alt.Chart | alt.LayerChart | alt.FacetChart
@@ -29,7 +29,6 @@ FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 WIDTH, HEIGHT = 620, 340
 
 _SHADES = ((92, 62, 170), (38, 110, 184), (20, 145, 140), (94, 168, 62), (200, 176, 30))  # seen on white and on black
-_ID = r'<(?:clipPath|linearGradient) id="([^"]+)"'  # in a tag: in text there is no "<"
 _VL_VERSION = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
 
 
@@ -58,22 +57,11 @@ def save(chart: Chart, folder: Path, name: str) -> str:
     """The chart as SVG text; also written to the folder as `name`.svg and `name`.png, without any network."""
     spec = json.dumps(chart.to_dict())
     options: dict[str, Any] = {"vl_version": _VL_VERSION, "allowed_base_urls": []}
-    svg = _with_own_ids(str(vl_convert.vegalite_to_svg(spec, **options)), name)
+    picture = svg.smaller(svg.with_own_ids(str(vl_convert.vegalite_to_svg(spec, **options)), name))
     folder.mkdir(parents=True, exist_ok=True)
-    write_whole(folder / f"{name}.svg", svg.encode())
-    write_whole(folder / f"{name}.png", smaller(vl_convert.vegalite_to_png(spec, scale=2, **options)))
-    return svg
-
-
-def _with_own_ids(svg: str, name: str) -> str:
-    """The picture with its parts numbered from 1 under its own name, so that several can stand in one page.
-
-    Vega numbers them over the life of a process: the same chart would have other bytes the second time.
-    """
-    old = dict.fromkeys(re.findall(_ID, svg))
-    new = {part: f"{name}-{number}" for number, part in enumerate(old, 1)}
-    svg = re.sub(_ID, lambda match: f'{match[0].rpartition("=")[0]}="{new[match[1]]}"', svg)
-    return re.sub(r'="url\(#([^)]+)\)"', lambda match: f'="url(#{new.get(match[1], match[1])})"', svg)
+    write_whole(folder / f"{name}.svg", picture.encode())
+    write_whole(folder / f"{name}.png", png.smaller(vl_convert.vegalite_to_png(spec, scale=2, **options)))
+    return picture
 
 
 def series_colors(n: int) -> list[str]:
