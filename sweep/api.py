@@ -66,7 +66,9 @@ def run(
 
 
 def plan(study: Study, folder: Path) -> str:
-    """What running a study would simulate, in a few lines; nothing is simulated or written."""
+    """What running a study would simulate, and take by a small pilot, in a few lines; nothing is written."""
+    from sweep.pilot import forecast, text
+
     cells = points(study)
     most = max(_rounds(study))
     want = {point.index: most for point in cells if any(cell.error is None for cell in point.cells)}
@@ -90,6 +92,7 @@ def read(folder: str | Path) -> "Results":
     return Results(Path(folder))
 
 
+            *([text(forecast(cells, have, list(_rounds(study)), study.precision))] if todo else []),
 class Results:
     """A results folder: its rows, its cells, the verdicts of its claims and its charts."""
 

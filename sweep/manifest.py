@@ -68,6 +68,7 @@ def _point(point: Point) -> dict[str, Any]:
     return {
         "point": point.index,
         "replicates": 0,
+        "rounds": [],
         "requests": point.workload.requests,
         "output": point.workload.output.model_dump(mode="json", exclude_none=True),
         "output_mean": mean,

@@ -239,6 +239,7 @@ def run(
             execute(todo, executor or own, partial(work, keep=store.keeps, client=versions()), keep)  # type: ignore[arg-type]
             alive = [point for point in alive if not enough(store, point)]
             if not alive:
+                store.manifest["points"][point.index]["rounds"].append(replicates)
                 return
     finally:
         if own is not None:

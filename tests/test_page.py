@@ -14,7 +14,8 @@ from sweep.report.claims import check
 from sweep.report.figures import figures, fitting_charts, wished
 from sweep.report.page import write_report
 from sweep.report.stats import summarise
-from sweep.report.words import main_cell, number, percent, sentence, share_with_interval, with_interval
+from sweep.report.terminal import summary_text
+from sweep.report.words import main_cell, number, percent, precision_text, sentence, share_with_interval, with_interval
 from sweep.results import Store
 
 MULTIPLES = np.random.default_rng(5).normal(4.7, 0.4, 1_000).round(4)
@@ -283,3 +284,24 @@ def test_a_share_is_not_rounded_to_all_or_nothing() -> None:
         "99.99 %",
         "100 %",
     ]
+
+
+def test_the_rule_of_precision_its_rounds_and_whether_it_was_met_are_in_the_report(tmp_path: Path) -> None:
+    rule = {"metric": "multiple", "half_width": 0.1, "confidence": 0.95}
+    rule |= {"min_replicates": 512, "max_replicates": 1_024}
+    for half_width, says in (
+        (0.1, "that was met everywhere"),
+        ("0.1 %", "in 1 cell it was not met, at worst with +- 0.0"),
+    ):
+        store = write_folder(
+            tmp_path / str(half_width), [from_multiples(MULTIPLES)], precision=rule | {"half_width": half_width}
+        )
+        store.manifest["points"][0]["rounds"] = [512, 1_024]
+        cells = summarise(store)
+        told = precision_text(cells, store.manifest)
+        assert f"in rounds (512, 1,024) until the mean of multiple was known to +- {half_width}" in told
+        assert says in told
+        assert told in summary_text(cells, store.manifest, [])
+        page = write_report(store).read_text(encoding="utf-8")
+        assert "Workloads were added in rounds" in page
+    assert precision_text(cells, store.manifest | {"precision": None}) == ""

@@ -21,7 +21,17 @@ from sweep.report.claims import FAILS, HOLDS, UNDECIDED, Verdict, check
 from sweep.report.figures import KINDS, Figure, figures, timelines
 from sweep.report.stats import axis_columns, write_cells
 from sweep.report.traffic import traffic_figures
-from sweep.report.words import at, axis_value, main_cell, number, sentence, verdict_estimate, with_interval
+from sweep.report.refused import refused_text
+from sweep.report.words import (
+    at,
+    axis_value,
+    main_cell,
+    number,
+    precision_text,
+    sentence,
+    verdict_estimate,
+    with_interval,
+)
 from sweep.results import Store, write_whole
 
 MEANS = ("static_steps", "continuous_steps", "static_utilisation", "continuous_utilisation")
@@ -68,8 +78,8 @@ def render(
         figures="\n".join(_figure(figure, svg) for figure, svg in pictures),
         cells=_cell_table(cells, manifest),
         command="sweep run study.toml -o again\nsweep check again",
-        provenance=_provenance(manifest),
-        study=escape(study) or "(there is no study.toml in the folder)",
+        provenance=_provenance(manifest, cells),
+        study=escape(_cut(study)) or "(there is no study.toml in the folder)",
     )
 
 
@@ -196,14 +206,15 @@ def _entry(entry: _Entry) -> str:
     return f'<td class="{entry.kind}"{span}>{escape(entry.text)}</td>'
 
 
-def _provenance(manifest: Mapping[str, Any]) -> str:
-    precision = manifest["precision"]
-    asked = ", ".join(f"{key} {value}" for key, value in precision.items()) if precision else manifest["replicates"]
+def _provenance(manifest: Mapping[str, Any], cells: pl.DataFrame) -> str:
+    asked = f"{manifest['replicates']} asked for, " if manifest["precision"] is None else ""
     counts = sorted({point["replicates"] for point in manifest["points"]})
     done = " to ".join(f"{count:,}" for count in dict.fromkeys((counts[0], counts[-1])))
     facts = {
         "seed": manifest["seed"],
-        "replicates": f"{asked} asked for, {done} simulated",
+        "replicates": f"{asked}{done} simulated",
+        **({"precision": precision_text(cells, manifest)} if manifest["precision"] is not None else {}),
+        **({"requests": refused} if (refused := refused_text(cells, manifest)) else {}),
         "versions": ", ".join(f"{name} {version}" for name, version in manifest["versions"].items()),
         "hash": manifest["hash"],
     }

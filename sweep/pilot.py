@@ -1,0 +1,120 @@
+"""What running a study would take: replicates, seconds and bytes to expect, from a small pilot. Writes nothing.
+
+The pilot simulates the first workloads of a few points, evenly spread over the study, on one core. Points between them
+take after the nearest one, by the requests that they schedule. Leaves out charts and the page.
+"""
+
+import io
+import math
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+import polars as pl
+
+from sweep.grid import Chunk, Point
+from sweep.machine import usable_cores
+from sweep.progress import scheduled_requests
+from sweep.report.intervals import defined, mean_and_sd
+from sweep.report.needed import mean_decides
+from sweep.results import Span
+from sweep.runner import BLOCK, chunk_replicates, chunks, simulate
+from sweep.schema import Precision
+
+MOST_POINTS = 8  # that are tried
+PART = 8  # of a whole chunk, which takes some tenths of a second, is one such share simulated
+MOST_SCHEDULED = 2**26  # requests that a pilot of one point schedules; longer workloads are cut for it
+
+
+class Forecast(NamedTuple):
+    """What is to be expected of a run. `replicates` of each point, by its index, those there are included."""
+
+    replicates: dict[int, int]
+    seconds: float
+    bytes: int
+    tried: int  # points
+
+
+class _Trial(NamedTuple):
+    """What the pilot found of one point."""
+
+    point: Point
+    seconds_per_request: float  # scheduled
+    bytes_per_row: float
+    needed: float  # replicates for the precision asked for
+
+
+def forecast(
+    points: Sequence[Point],
+    have: Collection[Span],
+    rounds: Sequence[int],
+    precision: Precision | None,
+    jobs: int | None = None,
+) -> Forecast:
+    """What to expect of a run that goes on with the shards of `have`, with rows kept."""
+    alive = [point for point in points if any(cell.error is None for cell in point.cells)]
+    step = math.ceil(len(alive) / MOST_POINTS)
+    trials = {place: _tried(alive[place], precision) for place in range(step // 2, len(alive), step)}
+    nearest = {point.index: trials[min(trials, key=lambda at: abs(at - place))] for place, point in enumerate(alive)}
+    want = {index: next((n for n in rounds if n >= trial.needed), rounds[-1]) for index, trial in nearest.items()}
+    return _summed(list(chunks(alive, have, want)), nearest, want, jobs or usable_cores(), len(trials))
+
+
+def text(found: Forecast, jobs: int | None = None) -> str:
+    """The forecast in a line."""
+    counts = sorted(set(found.replicates.values()))
+    each = " to ".join(f"{count:,}" for count in dict.fromkeys((counts[0], counts[-1])))
+    cores = jobs or usable_cores()
+    size = next(
+        f"{found.bytes / scale:,.3g} {unit}"
+        for scale, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B"))
+        if found.bytes >= scale or scale == 1
+    )
+    tried = f"{found.tried} point{'' if found.tried == 1 else 's'}"
+    seconds = "less than a second" if found.seconds < 1 else f"about {found.seconds:,.2g} s"
+    on = f"on {cores} core{'' if cores == 1 else 's'}"
+    return f"to expect, from a pilot of {tried}: {each} replicates of each cell, {seconds} {on}, {size} of rows"
+
+
+def _summed(
+    todo: Sequence[Chunk], trials: Mapping[int, _Trial], want: dict[int, int], cores: int, tried: int
+) -> Forecast:
+    seconds = size = 0.0
+    for chunk in todo:
+        trial = trials[chunk.point.index]
+        seconds += trial.seconds_per_request * scheduled_requests(chunk)
+        size += trial.bytes_per_row * (chunk.stop - chunk.first) * len(_that_run(chunk.point))
+    return Forecast(want, seconds / min(cores, max(1, len(todo))), round(size), tried)
+
+
+def _tried(point: Point, precision: Precision | None) -> _Trial:
+    """One point's pilot, twice: the first run also compiles the kernels and makes the tables."""
+    servers = len(_that_run(point))
+    count = max(BLOCK, chunk_replicates(point) // PART // BLOCK * BLOCK)
+    requests = max(1, min(point.workload.requests, MOST_SCHEDULED // (count * servers)))
+    short = point._replace(workload=point.workload._replace(requests=requests))
+    payload, seconds = b"", math.inf
+    for _ in range(2):
+        started = time.perf_counter()
+        payload = simulate(Chunk(short, 0, count))
+        seconds = min(seconds, time.perf_counter() - started)
+    needed = _needed(payload, precision) if precision is not None else 0.0
+    return _Trial(point, seconds / (count * requests * servers), len(payload) / (count * servers), needed)
+
+
+def _needed(payload: bytes, precision: Precision) -> float:
+    """Replicates that the least sure cell needs, if its spread is that of the pilot."""
+    needed = 0.0
+    for _, rows in pl.read_parquet(io.BytesIO(payload)).group_by("cell"):
+        values = defined(rows[precision.metric].to_numpy())
+        if len(values) < 2:
+            return math.inf
+        centre, sd = mean_and_sd(values)
+        half = precision.half_width_of(centre)
+        if sd:
+            needed = max(needed, mean_decides(values, centre - half, centre + half, precision.confidence) or math.inf)
+    return needed
+
+
+def _that_run(point: Point) -> list[object]:
+    return [cell for cell in point.cells if cell.error is None]
