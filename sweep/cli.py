@@ -518,9 +518,9 @@ def fit_step(
 
 @app.command("list")
 def list_built_in(
-    what: Annotated[str, typer.Argument(metavar="models|gpus|distributions|metrics", show_default=False)],
+    what: Annotated[str, typer.Argument(metavar="models|gpus|profiles|distributions|metrics", show_default=False)],
 ) -> None:
-    """List what is built in: models and GPUs for memory, distributions of lengths, metrics of a study."""
+    """List what is built in: models and GPUs for memory, profiles of real traffic, distributions, metrics."""
     from sweep.listing import text
 
     print(_printable(text(what)))

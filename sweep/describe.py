@@ -78,6 +78,7 @@ def markdown() -> str:
     sections = [_OPENING, _table("The file", schema, parts)]
     sections += [_table(f"`[{key}]`", schema["properties"][key], parts) for key in TABLES]
     named = {
+        "TraceSpec": "`[workload.trace]`",
         "MemorySpec": "`[server.memory]`",
         "Precision": "`precision`",
         "Claim": "`[[claims]]`",

@@ -7,7 +7,7 @@ pieces the replicates are drawn. Where slots alone limit a server, `lockstep` dr
 import numpy as np
 from numpy.typing import NDArray
 
-from sweep.grid import Workload
+from sweep.grid import Rows, Workload
 from sweep.model.distributions import Distribution, Given, Lab, Uniform
 from sweep.model.lengths import lab_lengths, look_up_of
 from sweep.model.lockstep import OUTPUTS, PREFIXES, PROMPTS, draw_lengths
@@ -18,6 +18,8 @@ I64 = NDArray[np.int64]
 
 def outputs(workload: Workload, first: int, count: int) -> I64:
     """Output tokens of replicates `first` to `first + count`, (count, requests)."""
+    if workload.rows is not None:
+        return workload.rows.requests.output_tokens[_places(workload.rows, workload, first, count)]
     return _lengths(workload.output, workload, first, count, OUTPUTS)
 
 
@@ -28,11 +30,26 @@ def workloads(workload: Workload, first: int, count: int) -> Workloads:
     own = np.ones(shape, np.int64)
     if workload.prompt is not None:
         own = _lengths(workload.prompt, workload, first, count, PROMPTS)
+    elif workload.rows is not None:
+        of_rows = workload.rows.requests.prompt_tokens[_places(workload.rows, workload, first, count)]
+        own = np.maximum(of_rows, 1)  # a file may say 0, which no server has
     groups = np.zeros((1, workload.requests), np.int64)
     if prefix is not None and prefix.groups > 1:
         groups = _lengths(Uniform(low=0, high=prefix.groups - 1), workload, first, count, PREFIXES)
     tokens = 0 if prefix is None else prefix.tokens
     return Workloads(own + tokens, outputs(workload, first, count), groups, tokens)
+
+
+def _places(rows: Rows, workload: Workload, first: int, count: int) -> I64:
+    """Which row of the trace each request is, (count, requests); after the last row comes the first."""
+    there, requests = len(rows.requests.output_tokens), workload.requests
+    if rows.order == "replay" and requests >= there:
+        return np.tile(np.arange(requests, dtype=np.int64) % there, (count, 1))
+    block = {"rows": 1, "blocks": min(rows.block, requests), "replay": requests}[rows.order]
+    any_row = Uniform(low=0, high=there - 1)
+    starts = draw_lengths(look_up_of(any_row), workload.seed, first, count, -(-requests // block), OUTPUTS)
+    places = (starts[:, :, np.newaxis] + np.arange(block, dtype=np.int64)) % there
+    return places.reshape(count, -1)[:, :requests]
 
 
 def _lengths(spec: Distribution, workload: Workload, first: int, count: int, stream: int) -> I64:

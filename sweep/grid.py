@@ -8,10 +8,12 @@ import json
 from typing import Any, NamedTuple
 
 from sweep.model.lengths import Distribution
+from sweep.model.trace_pack import Requests
 from sweep.schema import Setting, is_served, slots_of
 from sweep.server_cache import PrefixSpec
 from sweep.server_rules import Rules, rules_of, why_not
 from sweep.study import Study, columns_of, settings, study_hash_parts
+from sweep.traced import TraceSpec
 
 
 class Cell(NamedTuple):
@@ -26,6 +28,14 @@ class Cell(NamedTuple):
     rules: Rules | None = None  # of the server model; None where slots are the only limit
 
 
+class Rows(NamedTuple):
+    """Rows of a trace and how they are drawn; see `TraceSpec`."""
+
+    requests: Requests
+    order: str
+    block: int
+
+
 class Workload(NamedTuple):
     """What arrives, the same for all cells of a point."""
 
@@ -34,6 +44,7 @@ class Workload(NamedTuple):
     output: Distribution
     prompt: Distribution | None = None  # own tokens, behind the prefix; None: one token
     prefix: PrefixSpec | None = None
+    rows: Rows | None = None  # of a trace, in place of the prompt; `output` is then their outputs on their own
 
 
 class Point(NamedTuple):
@@ -62,7 +73,8 @@ def points(study: Study) -> tuple[Point, ...]:
     for cell, setting in zip(_cells(study), settings(study), strict=True):
         spec = setting.workload
         if id(spec) not in places:
-            workload = Workload(study.seed, spec.requests, spec.output, spec.prompt, spec.shared_prefix)
+            rows = _rows(spec.trace)
+            workload = Workload(study.seed, spec.requests, spec.output, spec.prompt, spec.shared_prefix, rows)
             places[id(spec)] = by_value.setdefault(workload, len(by_value))
             cells += [[]] if len(cells) < len(by_value) else []
         cells[places[id(spec)]].append(cell)
@@ -70,6 +82,10 @@ def points(study: Study) -> tuple[Point, ...]:
     return tuple(
         Point(index, workload, tuple(cells[index]), study.measure, digest) for workload, index in by_value.items()
     )
+
+
+def _rows(trace: TraceSpec | None) -> Rows | None:
+    return None if trace is None else Rows(trace.requests(), trace.order, trace.block)
 
 
 def _cells(study: Study) -> list[Cell]:

@@ -1,4 +1,4 @@
-"""What is built in, for `sweep list`: models, GPUs, distributions and metrics, read from the code's own tables."""
+"""What is built in, for `sweep list`: models, GPUs, profiles, distributions, metrics, read from the code's own tables."""
 
 import textwrap
 from typing import get_args
@@ -12,6 +12,7 @@ from sweep.model.distributions import Distribution
 from sweep.model.gpus import built_in_gpus
 from sweep.model.memory import bytes_per_token, bytes_per_token_windows_full
 from sweep.model.models import built_in_models
+from sweep.model.profiles import Facts, built_in_profiles
 from sweep.report.words import metric_name
 from sweep.schema import ALWAYS, METRICS
 from sweep.tables import aligned
@@ -21,7 +22,8 @@ WIDTH = 110
 
 def text(what: str) -> str:
     """The table of what is asked for. Raises InputError where there is none."""
-    tables = {"models": _models, "gpus": _gpus, "distributions": _distributions, "metrics": _metrics}
+    tables = {"models": _models, "gpus": _gpus, "profiles": _profiles, "distributions": _distributions}
+    tables["metrics"] = _metrics
     if what not in tables:
         near = closest(what, tables)
         hint = f'; did you mean "{near}"?' if near else ""
@@ -60,6 +62,26 @@ def _gpus() -> str:
     ]
     note = "GiB: what the driver reports. fp16, bf16, fp8: 10^12 dense operations a second. -: unknown, or not there."
     return "\n".join([*aligned(header, rows, words=(0, len(header) - 1)), "", note])
+
+
+def _profiles() -> str:
+    header = ("profile", "requests", "output mean", "cv", "max", "prompt mean", "cv", "max", "from")
+    rows = [
+        (
+            found.name,
+            f"{found.requests:,}",
+            *_facts(found.output_facts),
+            *_facts(found.prompt_facts),
+            f"{found.source} ({found.licence})",
+        )
+        for found in built_in_profiles()
+    ]
+    note = "Tokens, of the files themselves; a profile is within 0.2 % of a file's distribution: docs/traces.md."
+    return "\n".join([*aligned(header, rows, words=(0, 8)), "", note])
+
+
+def _facts(facts: Facts) -> tuple[str, str, str]:
+    return f"{facts.mean:,.0f}", f"{facts.cv:.2f}", f"{facts.max:,}"
 
 
 def _distributions() -> str:

@@ -112,11 +112,11 @@ def _theory(cell: Cell, point: Point, lengths: IntegerLengths, entries: int) -> 
 def _is_ideal(cell: Cell, point: Point) -> bool:
     """Whether slots are the only limit, steps are tokens and lengths are independent, as the theory has it."""
     rules, workload = cell.rules, point.workload
-    if isinstance(workload.output, Given):
+    if isinstance(workload.output, Given) or (workload.rows is not None and workload.rows.order != "rows"):
         return False
     if rules is None:
         return True
-    prompts = workload.prompt is not None or workload.prefix is not None
+    prompts = workload.prompt is not None or workload.prefix is not None or workload.rows is not None
     return not prompts and rules.kind == "slots" and rules.static_slots == rules.slots and rules.refill_delay == 0
 
 

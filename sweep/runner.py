@@ -41,6 +41,7 @@ class Watch(Protocol):
 BLOCK = 128  # replicates that the kernels take at a time
 MOST_ROWS = 2**20  # of a chunk: some 30 MB before compression
 MOST_ROWS_SUMMED = 2**18  # where rows are summed and not kept, memory is what is to be saved
+MOST_GIVEN = 2**22  # requests whose lengths are held at a time where they are not drawn in the kernel: 32 MB
 CHUNK_NS = 2.5e8  # work of a chunk by the estimate below: short enough to interrupt, long enough to hide its cost
 
 Array = NDArray[Any]
@@ -159,8 +160,13 @@ def _lockstep_columns(chunk: Chunk, cells: Sequence[Cell]) -> dict[str, Array]:
 
 def _steps(chunk: Chunk, slots: list[int]) -> lockstep.Steps:
     workload, count = chunk.point.workload, chunk.stop - chunk.first
-    if isinstance(workload.output, Lab | Given):
-        return lockstep.given_steps(outputs(workload, chunk.first, count), slots)
+    if workload.rows is not None or isinstance(workload.output, Lab | Given):
+        size = max(BLOCK, MOST_GIVEN // workload.requests // BLOCK * BLOCK)
+        parts = [
+            lockstep.given_steps(outputs(workload, first, min(size, chunk.stop - first)), slots)
+            for first in range(chunk.first, chunk.stop, size)
+        ]
+        return lockstep.Steps(*(np.concatenate(arrays, axis=-1) for arrays in zip(*parts, strict=True)))
     return lockstep.drawn_steps(
         look_up_of(workload.output), workload.seed, chunk.first, count, workload.requests, slots
     )

@@ -14,6 +14,7 @@ from sweep.model.lengths import integer_lengths
 from sweep.server_cache import KvSpec, PrefixSpec
 from sweep.server_memory import MemorySpec
 from sweep.strict import LARGEST_INTEGER, Strict
+from sweep.traced import TraceSpec, outputs_of
 
 ALWAYS = (
     "output_tokens",
@@ -80,6 +81,18 @@ class WorkloadSpec(Strict):
     """Prompt lengths in tokens, without a shared prefix; left out: prompts take no time and no memory."""
     shared_prefix: PrefixSpec | None = None
     """Text in front of the prompts that many of them share."""
+    trace: TraceSpec | None = None
+    """Rows of a file in place of `output` and `prompt`: the prompts count only where [server.kv] takes them."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _outputs_are_those_of_the_trace(cls, data: Any) -> Any:
+        """With a trace, `output` is the distribution of its outputs: what theory and limits go by."""
+        if not isinstance(data, dict) or not isinstance(data.get("trace"), dict):
+            return data
+        if isinstance(data.get("output"), dict) or "prompt" in data:
+            raise ValueError("trace has the outputs and the prompts; leave out output and prompt")
+        return {**data, "output": outputs_of(data["trace"].get("rows"))}
 
     @model_validator(mode="after")
     def _prompts_are_not_empty(self) -> Self:

@@ -61,6 +61,9 @@ def _cache_tokens(setting: Setting, kv: KvSpec) -> int:
 def _prompts(workload: WorkloadSpec) -> tuple[int, int]:
     """The shortest and the longest prompt there can be, with the prefix."""
     prefix = workload.shared_prefix.tokens if workload.shared_prefix is not None else 0
+    if workload.trace is not None:
+        prompts = workload.trace.lengths("prompt")
+        return prefix + max(1, shortest(prompts)), prefix + max(1, longest(prompts))
     if workload.prompt is None:
         return prefix + 1, prefix + 1
     return prefix + shortest(workload.prompt), prefix + longest(workload.prompt)

@@ -42,6 +42,7 @@ from sweep.schema import (
     slots_of,
 )
 from sweep.server_rules import why_not
+from sweep.traced import read_files, without_files
 
 __all__ = [
     "Axis",
@@ -108,13 +109,21 @@ def read_study(
             made.append(Change(("precision",), None))
             notes.append(f"{name}: {replicates:,} replicates of each cell, instead of the precision asked for")
     make(document, made)
-    study = _parse(document, name, set_by_user)
-    return replace(study, source=changed_text(text, made, document) if made else text, notes=tuple(notes))
+    files = read_files(document, File(path).parent)
+    make(document, files.changes)
+    study = _parse(document, name, set_by_user, files.faults)
+    made += files.changes
+    source = changed_text(text, made, document) if made else text
+    return replace(study, source=source, notes=(*notes, *files.notes))
 
 
 def parse_study(document: dict[str, Any], name: str) -> Study:
     """The study in plain data as TOML gives it. Raises StudyError with a line for every fault, each with `name`."""
-    return replace(_parse(document, name, ()), source=plain_text(document))
+    files = read_files(document, File())
+    if files.changes:
+        document = copy.deepcopy(document)
+        make(document, files.changes)
+    return replace(_parse(document, name, (), files.faults), source=plain_text(document), notes=tuple(files.notes))
 
 
 def settings(study: Study) -> tuple[Setting, ...]:
@@ -147,9 +156,9 @@ def study_hash_parts(study: Study) -> dict[str, Any]:
     axes = [{"paths": list(axis.paths), "values": [list(row) for row in axis.values]} for axis in study.axes]
     return {
         "seed": study.seed,
-        "workload": study.workload,
+        "workload": without_files(study.workload),
         "server": study.server,
-        "axes": axes,
+        "axes": without_files(axes),
         "measure": list(study.measure),
         **_slots_found(study),
     }
@@ -197,8 +206,8 @@ def _plain_axis(axis: Axis) -> dict[str, Any]:
     }
 
 
-def _parse(document: dict[str, Any], name: str, set_by_user: Iterable[str]) -> Study:
-    """The study but for its source."""
+def _parse(document: dict[str, Any], name: str, set_by_user: Iterable[str], of_files: Iterable[Fault]) -> Study:
+    """The study but for its source. of_files : faults of the files that it names."""
     numbers = list(number_faults(document))
     if any(fault.kind == "deep" for fault in numbers):
         refuse(name, map(line, numbers))
@@ -216,7 +225,7 @@ def _parse(document: dict[str, Any], name: str, set_by_user: Iterable[str]) -> S
     columns_at_fault = column_faults(document, axes, resolved) if not axis_faults else ()
     measure = _measure(file, resolved) if file is not None else ()
     lines = [
-        *map(line, numbers),
+        *map(line, (*numbers, *of_files)),
         *(line(fault) for fault in faults if fault.path not in wrong),
         *(text for text, path in cell_faults.items() if path not in wrong),
         *map(line, axis_faults),

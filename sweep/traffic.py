@@ -24,11 +24,11 @@ from sweep.errors import InputError
 from sweep.memory_text import answer as memory_answer
 from sweep.model.trace_files import Progress
 from sweep.model.traces import Trace, figures, read_trace
-from sweep.report.terminal import aligned
 from sweep.report.traffic import NAME as TRACE_FILE
 from sweep.report.words import number, with_interval
 from sweep.results import write_whole
 from sweep.study import Study, parse_study
+from sweep.tables import aligned
 from sweep.units import format_bytes
 
 SLOTS = (4, 8, 16, 32, 64, 128, 256)

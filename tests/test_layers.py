@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parents[1] / "sweep"
 LAYERS = [  # a module imports only from its own line or one above
     ["errors", "units", "tables"],
     ["model"],
-    ["faults", "axes", "schema", "columns", "changes", "resolve", "ranges", "strict", "server_memory", "server_cache"],
+    ["faults", "axes", "schema", "columns", "changes", "resolve", "ranges", "strict", "server_memory", "server_cache", "traced"],
     ["server_rules"],
     ["study"],
     ["grid"],

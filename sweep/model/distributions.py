@@ -1,7 +1,7 @@
 """Distributions of output lengths as a study file names them, each with P(X <= k) and P(X > k) in double precision.
 
 X is the length before rounding up and before any cap. What becomes of it (exact integer distribution, moments,
-look-up table) is in `lengths`; lengths read from files of real requests are not here.
+look-up table) is in `lengths`; a file of requests is read in `traces` before it comes here.
 """
 
 import math
@@ -14,6 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 from scipy.special import gammainc, gammaincc, gammaln, ndtr
+
+from sweep.model.profiles import Side, Table, profile
+from sweep.model.profiles import cdf as profile_cdf
 
 F64: TypeAlias = NDArray[np.float64]
 I64: TypeAlias = NDArray[np.int64]
@@ -29,6 +32,11 @@ def _wide_enough(cv: float) -> float:
     if cv < MIN_CV:
         raise ValueError(f'cv {cv:g} is below {MIN_CV:g}; for equal lengths use distribution = "constant"')
     return cv
+
+
+def _known_profile(name: str) -> str:
+    profile(name)  # raises InputError, a ValueError
+    return name
 
 
 def _not_empty(items: tuple[Item, ...]) -> tuple[Item, ...]:
@@ -176,15 +184,10 @@ class Uniform(Family):
         return np.arange(self.low, min(self.high, limit) + 1, dtype=np.int64)
 
 
-class Empirical(Family):
-    """Given lengths, each drawn in proportion to its weight, with replacement."""
+class Weighted(Family):
+    """Lengths in a list, each drawn in proportion to its weight."""
 
-    distribution: Literal["empirical"] = "empirical"
-    values: Annotated[tuple[Tokens, ...], AfterValidator(_not_empty)] = Field(
-        strict=False,
-        json_schema_extra={"minItems": 1},
-        description="Lengths in tokens; one that is listed twice counts twice.",
-    )
+    values: tuple[Tokens, ...]
     weights: tuple[Count, ...] | None = Field(
         None, strict=False, description="A weight for each value, not all 0; left out: all the same."
     )
@@ -211,6 +214,61 @@ class Empirical(Family):
         """The values, each once."""
         values, _ = self._merged()
         return values[values <= limit]
+
+
+class Empirical(Weighted):
+    """Given lengths, each drawn in proportion to its weight, with replacement."""
+
+    distribution: Literal["empirical"] = "empirical"
+    values: Annotated[tuple[Tokens, ...], AfterValidator(_not_empty)] = Field(
+        strict=False,
+        json_schema_extra={"minItems": 1},
+        description="Lengths in tokens; one that is listed twice counts twice.",
+    )
+
+
+class Trace(Weighted):
+    """Lengths of the requests in a file, drawn with replacement; read once, when the study is."""
+
+    distribution: Literal["trace"] = "trace"
+    path: str = Field(min_length=1, description="The file, seen from the folder of the study file.")
+    of: Side = Field("output", description="Which lengths are meant.")
+    format: str | None = Field(None, description="Format of the file; left out: what its columns say.")
+    prompt_column: str | None = Field(None, description="Column of the prompts, where no format says.")
+    output_column: str | None = Field(None, description="Column of the outputs, where no format says.")
+    first: int | None = Field(None, ge=1, description="Rows to read, and no more.")
+    values: tuple[Tokens, ...] = Field(
+        (), strict=False, description="The lengths that were read, each once; filled in, not written by hand."
+    )
+    weights: tuple[Count, ...] | None = Field(
+        None, strict=False, description="How many requests have each; filled in, not written by hand."
+    )
+
+    def _fault(self) -> str | None:
+        if not self.values:
+            return "the file was not read; to compare files, make whole tables the values of an axis, with names"
+        return super()._fault()
+
+
+class Profile(Family):
+    """Lengths of a published trace from a table in the package, within 0.2 % of the file's distribution."""
+
+    distribution: Literal["profile"] = "profile"
+    name: Annotated[str, AfterValidator(_known_profile)] = Field(description="Which trace; see `sweep list profiles`.")
+    of: Side = Field("output", description="Which lengths are meant.")
+
+    def _table(self) -> Table:
+        found = profile(self.name)
+        return found.prompt if self.of == "prompt" else found.output
+
+    def cdf(self, tokens: I64) -> F64:
+        """Share of requests of at most `tokens`, linear between the points of the table."""
+        return profile_cdf(self._table(), tokens)
+
+    def possible(self, limit: int) -> I64:
+        """All lengths from the shortest to the longest."""
+        ends = self._table().tokens
+        return np.arange(ends[0], min(int(ends[-1]), limit) + 1, dtype=np.int64)
 
 
 class Geometric(Unbounded):
@@ -358,6 +416,14 @@ class EmpiricalPart(Part, Empirical):
     """A part of a mixture, drawn from given lengths."""
 
 
+class TracePart(Part, Trace):
+    """A part of a mixture, drawn from a file."""
+
+
+class ProfilePart(Part, Profile):
+    """A part of a mixture, of a published trace."""
+
+
 class GeometricPart(Part, Geometric):
     """A part of a mixture, geometric."""
 
@@ -386,6 +452,8 @@ MixturePart: TypeAlias = Annotated[
     ConstantPart
     | UniformPart
     | EmpiricalPart
+    | TracePart
+    | ProfilePart
     | GeometricPart
     | ExponentialPart
     | LognormalPart
@@ -473,6 +541,8 @@ Distribution: TypeAlias = Annotated[
     | Pareto
     | Mixture
     | Empirical
+    | Trace
+    | Profile
     | Given
     | Lab,
     Field(discriminator="distribution"),

@@ -36,6 +36,7 @@ from sweep.results import Store, write_whole
 
 MEANS = ("static_steps", "continuous_steps", "static_utilisation", "continuous_utilisation")
 OUTCOMES = (FAILS, UNDECIDED, HOLDS)
+LONGEST_LINE = 400  # of the study's text, in letters; a little more is shown whole
 UNFOLDED = 8  # verdicts that are shown one by one
 
 
@@ -81,6 +82,13 @@ def render(
         provenance=_provenance(manifest, cells),
         study=escape(_cut(study)) or "(there is no study.toml in the folder)",
     )
+
+
+def _cut(study: str) -> str:
+    """The text of a study with very long lines, such as the packed rows of a trace, cut short."""
+    lines = study.split("\n")
+    cut = (f"{line[:LONGEST_LINE]} ... ({len(line) - LONGEST_LINE:,} letters more in study.toml)" for line in lines)
+    return "\n".join(line if len(line) <= 2 * LONGEST_LINE else short for line, short in zip(lines, cut, strict=True))
 
 
 def _beside(name: str) -> str:
