@@ -82,7 +82,7 @@ class Reporter:
         """Counts a chunk that is kept."""
         self._requests += scheduled_requests(chunk)
         elapsed = time.monotonic() - self._started
-        rate = f"{self._requests / elapsed / 1e6:,.0f} M requests/s"
+        rate = f"{self._requests / elapsed / 1e6:,.3g} M requests/s"
         self._bar.update(self._task, completed=self._requests, rate=rate)
         if not self._console.is_terminal and time.monotonic() - self._said >= PLAIN_EVERY_S:
             self._said = time.monotonic()

@@ -19,9 +19,9 @@ import polars as pl
 from sweep.report.charts.look import save
 from sweep.report.claims import FAILS, HOLDS, UNDECIDED, Verdict, check
 from sweep.report.figures import KINDS, Figure, figures, timelines
+from sweep.report.refused import refused_text
 from sweep.report.stats import axis_columns, write_cells
 from sweep.report.traffic import traffic_figures
-from sweep.report.refused import refused_text
 from sweep.report.words import (
     at,
     axis_value,

@@ -206,8 +206,9 @@ def _summarise_point(store: Store, point: Mapping[str, Any], rows: Mapping[int, 
     cells = {cell["cell"]: cell for cell in store.manifest["cells"] if cell["point"] == point["point"]}
     if store.keeps == "summary":
         for number, tally in tallies(store, point["point"]).items():
-            rates = _rates(tallied.totals(tally), tally.replicates, cells[number], point)
-            rows[number] |= tallied.columns(tally) | rates
+            rows[number] |= tallied.columns(tally)
+            rates = _rates(tallied.totals(tally), tally.replicates, cells[number], _served(point, rows[number]))
+            rows[number] |= rates
         return
     steps = _columns(store, point["point"], ("output_tokens", "static_steps", "continuous_steps"))
     known = {number: controls(cells[number], columns) for number, (_, columns) in steps.items()}
@@ -225,7 +226,12 @@ def _summarise_point(store: Store, point: Mapping[str, Any], rows: Mapping[int, 
             if found["n"] < MOST_NEEDED:
                 row["intervals_need"] = MOST_NEEDED
     for number, (_, columns) in steps.items():
-        rows[number] |= _ratios(columns, cells[number], point)
+        rows[number] |= _ratios(columns, cells[number], _served(point, rows[number]))
+
+
+def _served(point: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
+    """The point with as many requests a workload as were served on average: those that can never fit are refused."""
+    return {**point, "requests": point["requests"] - (row.get("refused_requests_mean") or 0)}
 
 
 def _columns(store: Store, point: int, names: Sequence[str]) -> dict[int, tuple[I64, dict[str, Values]]]:
