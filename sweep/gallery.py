@@ -26,8 +26,6 @@ HEAD = """# Gallery of studies
 Each study with its picture, the sentence that answers its question and the verdicts on its claims. Some claims are
 beliefs that fail: a verdict follows from the interval of what was simulated, never from the estimate alone.
 
-{not_modelled}
-
 Made by `sweep gallery {studies}`, which runs every study afresh; the same studies give the same numbers on any machine.
 """
 
@@ -42,6 +40,7 @@ class Entry(NamedTuple):
     answer: str
     finding: str  # the title of its picture
     picture: str  # the whole picture in words
+    caption: str
     drawn_from: str
     verdicts: tuple[Verdict, ...]
 
@@ -76,9 +75,7 @@ def make(
 
 def page(entries: Sequence[Entry]) -> str:
     """The page as Markdown: a table of questions and answers, then a part for each study."""
-    from sweep.report.figures import NOT_MODELLED
-
-    head = HEAD.format(not_modelled=NOT_MODELLED, studies=_as_given([entry.path for entry in entries]))
+    head = HEAD.format(studies=_as_given([entry.path for entry in entries]))
     return "\n".join([head, answers(entries), *map(_part, entries)])
 
 
@@ -116,6 +113,7 @@ def _told(path: Path, results: api.Results, pictures: Path) -> Entry:
         answer=sentence(cells, manifest, verdicts),
         finding=" ".join(figure.chart.to_dict()["title"]["text"]),
         picture=figure.alt,
+        caption=figure.caption,
         drawn_from=f"{plural(cells.height, 'cell')}, {workloads} {noun} each, seed {manifest['seed']}",
         verdicts=tuple(verdicts),
     )
@@ -136,9 +134,11 @@ def _part(entry: Entry) -> str:
             "",
             f"`{entry.path}`: {_escaped(entry.question)}",
             "",
+            _escaped(entry.answer),
+            "",
             f"![{_escaped(entry.picture)}]({PICTURES}/{entry.name}.svg)",
             "",
-            _escaped(entry.answer),
+            _escaped(entry.caption),
             "",
             _table(("verdict", "claim", "where", "found"), [_claim(list(verdicts)) for _, verdicts in claims]),
             f"{entry.drawn_from[0].upper()}{entry.drawn_from[1:]}: `sweep run {entry.path}`",

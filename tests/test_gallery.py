@@ -15,6 +15,7 @@ import pytest
 from sweep.errors import InputError
 from sweep.gallery import make
 from sweep.report.charts.png import smaller
+from sweep.report.figures import NOT_MODELLED, not_modelled
 
 ROOT = Path(__file__).parents[1]
 STUDIES = sorted((ROOT / "studies").glob("*.toml"))
@@ -206,3 +207,29 @@ def test_a_picture_packed_smaller_has_the_same_pixels() -> None:
     small = smaller(png)
     assert len(small) < len(png) / 10
     assert pixels(small) == pixels(png)
+
+
+@pytest.mark.parametrize(
+    ("workload", "server", "paths", "words"),
+    [
+        ({"requests": 9, "output": {}}, {"slots": 4, "step_ms": 20}, ["server.slots"], NOT_MODELLED),
+        (
+            {"requests": 9, "prompt": {}},
+            {"slots": 4},
+            ["server.slots"],
+            "Not modelled: arrivals after the start and steps that slow down in a fuller batch.",
+        ),
+        (
+            {"requests": 9},
+            {"slots": 4},
+            ["server.kv.block_size"],
+            "Not modelled: prompts, arrivals after the start and steps that slow down in a fuller batch.",
+        ),
+        ({"prompt": {}, "arrivals": {}}, {"step": {}}, [], ""),
+    ],
+)
+def test_a_caption_leaves_out_what_the_study_models(
+    workload: dict[str, object], server: dict[str, object], paths: list[str], words: str
+) -> None:
+    manifest = {"study": {"workload": workload, "server": server}, "axes": [{"paths": paths}]}
+    assert not_modelled(manifest) == words

@@ -135,6 +135,22 @@ def _can_be_drawn(chart: Mapping[str, Any], manifest: Mapping[str, Any]) -> bool
     return needs is not None and needs <= chart.keys() and columns <= {*axis_columns(manifest), "slots"} and known
 
 
+def not_modelled(manifest: Mapping[str, Any]) -> str:
+    """What the numbers of a study leave out, as far as its workload and its server do not speak of it."""
+    study = manifest["study"]
+    told = {f"{name}.{key}" for name in ("workload", "server") for key in study[name]}
+    told |= {".".join(path.split(".")[:2]) for axis in manifest["axes"] for path in axis["paths"]}
+    prompts = told & {"workload.prompt", "workload.trace"}
+    arrivals, step = (told & {key, f"{key}s"} for key in ("workload.arrival", "server.step"))
+    if not (prompts or arrivals or step or "server.kv" in told):
+        return NOT_MODELLED
+    missing = [] if prompts else ["prompts"]
+    missing += [] if arrivals else ["arrivals after the start"]
+    missing += [] if step else ["steps that slow down in a fuller batch"]
+    listed = " and ".join([", ".join(missing[:-1]), missing[-1]] if len(missing) > 1 else missing)
+    return f"Not modelled: {listed}." if missing else ""
+
+
 def _distribution(
     store: Store, cells: pl.DataFrame, verdicts: Sequence[Verdict], wish: Mapping[str, Any]
 ) -> tuple[Chart, str]:
@@ -157,7 +173,7 @@ def _distribution(
     if met is not None:
         share = share_with_interval(met.share, met.share_low, met.share_high, "95 % Wilson interval ")
         caption += f" It is {met.bound} in {share} of the workloads."
-    return chart, f"{caption} {NOT_MODELLED}"
+    return chart, f"{caption} {not_modelled(store.manifest)}"
 
 
 def _distributions(store: Store, cells: pl.DataFrame, column: str, metric: str) -> tuple[Chart, str]:
@@ -171,7 +187,7 @@ def _distributions(store: Store, cells: pl.DataFrame, column: str, metric: str) 
         values[axis_value(row[column])] = found[0]
     chart = charts.distributions(values, column, metric=metric, claim=claim, note=fixed)
     caption = f"Each row counts the workloads of one cell by their {metric}; bars are relative to the highest of a row."
-    return chart, f"{caption} {_of_means(shown, metric)} {NOT_MODELLED}"
+    return chart, f"{caption} {_of_means(shown, metric)} {not_modelled(store.manifest)}"
 
 
 def _heatmap(
@@ -184,7 +200,7 @@ def _heatmap(
     chart = charts.heatmap(
         shown, x, y, metric=metric, verdicts=_by_cell(told), note="; ".join(note for note in notes if note)
     )
-    return chart, f"{_of_means(shown, metric)} {NOT_MODELLED}"
+    return chart, f"{_of_means(shown, metric)} {not_modelled(store.manifest)}"
 
 
 def _lines(store: Store, cells: pl.DataFrame, _: Sequence[Verdict], wish: Mapping[str, Any]) -> tuple[Chart, str]:
@@ -192,7 +208,7 @@ def _lines(store: Store, cells: pl.DataFrame, _: Sequence[Verdict], wish: Mappin
     shown, fixed = _slice(cells, store.manifest, [x, *([color] if color else [])])
     claim = _claim_on(metric, store.manifest, set(shown["cell"]))
     chart = charts.lines(shown, x, color=color, metric=metric, claim=claim, note=fixed)
-    return chart, f"{_of_means(shown, metric)} {NOT_MODELLED}"
+    return chart, f"{_of_means(shown, metric)} {not_modelled(store.manifest)}"
 
 
 def _memory(store: Store, cells: pl.DataFrame, _: Sequence[Verdict], wish: Mapping[str, Any]) -> tuple[Chart, str]:
