@@ -1,6 +1,8 @@
 """Studies whose servers have prompts and memory: every row is a run of the server model, with the usual guarantees."""
 
 import json
+import re
+import tomllib
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,7 @@ from sweep.grid import points
 from sweep.model.lengths import Given, integer_lengths, moments
 from sweep.replay import workload_in
 from sweep.runner import chunk_replicates
+from sweep.server_cache import KvSpec
 from sweep.study import parse_study
 
 PUBLISHED = json.loads((Path(__file__).parent / "golden" / "published.json").read_text(encoding="utf-8"))["caps"]
@@ -344,3 +347,11 @@ def test_hostile_servers_come_to_an_end():
     assert rows.filter(cell=1)["refused_requests"].max() == 0
     assert rows.filter(cell=2)["preemptions"].min() > 1000
     assert (rows.filter(cell=2)["refused_requests"] == 0).all()
+
+
+def test_the_document_of_the_server_names_every_metric_and_key_and_its_study_is_one():
+    text = (Path(__file__).parents[1] / "docs" / "server.md").read_text(encoding="utf-8")
+    missing = [word for word in (*ALL, *KvSpec.model_fields, "refill_delay", "static_slots") if word not in text]
+    assert missing == []
+    (toml,) = re.findall(r"```toml\n(.*?)```", text, re.S)
+    assert parse_study(tomllib.loads(toml), "server.md").measure == ("refused_requests",)
