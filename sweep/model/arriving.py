@@ -1,0 +1,449 @@
+"""Static and continuous batching of requests that arrive over time: when each waits, starts, speaks and ends.
+
+Slots are the only limit, as in `lockstep`, and a step gives every running request a token. A step may take any time
+that `steptime` knows; with a constant one the clock counts whole steps, so that times are exact. Prompts are computed
+one at a time, each in a step of its own in which nobody else moves on; a request with a prompt of P tokens reads P + s
+tokens of KV cache in its step s.
+
+Who waits is taken by rank, the lowest first, then in order of arrival; nobody who runs is stopped. Requests arrive at
+given times, or from clients that send the next one some time after the last answer. Left out: blocks, preemption and
+token budgets, which are the business of `server`.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar, cast
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from sweep.model.steptime import AFFINE, CONSTANT, ROOFLINE, Constant, StepTime, packed
+
+I64 = NDArray[np.int64]
+F64 = NDArray[np.float64]
+F = TypeVar("F", bound=Callable[..., Any])
+
+NEVER = 2**62  # a step that is not reached
+_ALMOST = 1 - 1e-12  # what a quotient of two rounded times may be short of or beyond a whole number
+
+
+class Requests(NamedTuple):
+    """What arrives, (workloads, requests) each; `arrival_s` rises along a row.
+
+    With `clients` above 0 there are that many, who all send a request at 0; request i is the i-th that is sent, and its
+    client sends the next one `think_s[i]` after its end. `arrival_s` is then not looked at.
+    """
+
+    arrival_s: F64
+    output: I64
+    prompt: I64
+    rank: F64
+    clients: int = 0
+    think_s: F64 = np.zeros((1, 1))
+
+
+class Times(NamedTuple):
+    """What became of each request, (workloads, requests), in seconds on the clock of the arrivals.
+
+    start_s : when it got its slot, before its prompt. first_s : its first token; nan without output. finish_s : its
+    last token; where there is no output, its start.
+    """
+
+    arrival_s: F64
+    start_s: F64
+    first_s: F64
+    finish_s: F64
+    steps: I64  # (workloads,), that gave a token; those that compute a prompt and idle time are not among them
+
+
+def continuous_times(step_time: StepTime, requests: Requests, slots: int, *, charged: bool = True) -> Times:
+    """What continuous batching does: a free slot is taken at once when somebody waits.
+
+    charged : whether prompts take time; they are read from the KV cache in any case.
+    """
+    code, unit_s, think, times = _prepared(step_time, requests)
+    _continuous(code, requests.clients, think, *_tokens_and_rank(requests), slots, charged, *times)
+    return _in_seconds(times, unit_s)
+
+
+def static_times(
+    step_time: StepTime,
+    requests: Requests,
+    slots: int,
+    *,
+    charged: bool = True,
+    max_wait_s: float = 0.0,
+    padded: bool = True,
+) -> Times:
+    """What static batching does: a group starts when the server is free and `slots` requests wait, or when one of them
+    has waited for `max_wait_s`; all of it leaves before the next one starts.
+
+    padded : members that are done go on computing until the longest is done; or they leave the batch. Either way their
+    answer is complete, and leaves, with their last token.
+    """
+    code, unit_s, think, times = _prepared(step_time, requests)
+    wait = float(_in_units(np.array(max_wait_s), unit_s))
+    _static(code, requests.clients, think, *_tokens_and_rank(requests), slots, charged, wait, padded, *times)
+    return _in_seconds(times, unit_s)
+
+
+def _prepared(step_time: StepTime, requests: Requests) -> tuple[F64, float, F64, Times]:
+    """The step time for a kernel, the unit of its clock in seconds (0: seconds), thinking in this unit, and room."""
+    unit_s = step_time.step_s if isinstance(step_time, Constant) else 0.0
+    code = packed(Constant(1.0) if unit_s else step_time).copy()
+    arrival, think = _in_units(requests.arrival_s, unit_s), _in_units(requests.think_s, unit_s)
+    shape = requests.output.shape
+    room = Times(
+        np.broadcast_to(arrival, shape).copy(),
+        np.empty(shape, np.float64),
+        np.full(shape, np.nan),
+        np.empty(shape, np.float64),
+        np.zeros(shape[0], np.int64),
+    )
+    return code, unit_s, np.broadcast_to(think, shape).copy(), room
+
+
+def _tokens_and_rank(requests: Requests) -> tuple[I64, I64, F64]:
+    """Outputs, prompts and ranks as arrays of one kind, so that the kernels are compiled once."""
+    output, prompt = (np.require(array, np.int64, ["C", "W"]) for array in (requests.output, requests.prompt))
+    return output, prompt, np.require(requests.rank, np.float64, ["C", "W"])
+
+
+def _in_units(seconds: F64, unit_s: float) -> F64:
+    """Whole steps that are not earlier, where the clock counts steps; an arrival between two steps meets the second."""
+    return np.ceil(seconds / unit_s * _ALMOST) if unit_s else np.asarray(seconds, np.float64)
+
+
+def _in_seconds(times: Times, unit_s: float) -> Times:
+    if not unit_s:
+        return times
+    arrival, start, first, finish, steps = times
+    return Times(arrival * unit_s, start * unit_s, first * unit_s, finish * unit_s, steps)
+
+
+def kernel(function: F) -> F:
+    """The function as machine code, compiled at its first call and kept on disk; it does not hold the interpreter."""
+    return cast(F, njit(cache=True, nogil=True)(function))
+
+
+# ---- the step kernel: needs CONSTANT, AFFINE and ROOFLINE of `steptime`, which says how the array is laid out
+
+
+@kernel
+def step_seconds_at(code, batch, kv_tokens, prefill_tokens):
+    """Seconds of one step from a packed step time; nan for a prompt where a table has none."""
+    if code[0] == CONSTANT:
+        return code[1]
+    if code[0] == AFFINE:
+        return code[1] + code[2] * batch + code[3] * kv_tokens + code[4] * prefill_tokens
+    if code[0] == ROOFLINE:
+        emitted = batch + 1 if prefill_tokens > 0 else batch
+        attended = kv_tokens + 0.5 * prefill_tokens * prefill_tokens
+        flops = code[3] * (batch + prefill_tokens) + code[7] * emitted + code[8] * attended
+        return max((code[1] + code[2] * kv_tokens) / code[4], flops / code[5]) + code[6]
+    seconds = 0.0
+    if prefill_tokens > 0:
+        seconds = on_line(code, int(code[2]), float(prefill_tokens + batch))
+        if batch > 0:
+            seconds += beyond_prompt(code, batch, kv_tokens / batch, prefill_tokens)
+    elif batch > 0:
+        seconds = on_surface(code, int(code[3]), batch, kv_tokens / batch)
+    return code[1] if seconds < code[1] else seconds
+
+
+@kernel
+def beyond_prompt(code, batch, kv_per_request, prefill_tokens):
+    """What a step of both takes beyond a prompt of all its tokens, from a packed table, in seconds."""
+    count = int(code[4])
+    last = 4 + count
+    if prefill_tokens >= code[last]:
+        return on_surface(code, int(code[last + count]), batch, kv_per_request)
+    low = 5 + interval_of(code, 5, count, float(prefill_tokens))
+    here = on_surface(code, int(code[low + count]), batch, kv_per_request)
+    further = on_surface(code, int(code[low + 1 + count]), batch, kv_per_request)
+    return here + (further - here) * (prefill_tokens - code[low]) / (code[low + 1] - code[low])
+
+
+@kernel
+def on_surface(code, surface, batch, kv_per_request):
+    """The value of a packed surface: linear in the batch, past its ends on along the two batches there."""
+    count = int(code[surface])
+    if count == 1:
+        return on_line(code, int(code[surface + 2]), kv_per_request)
+    low = surface + 1 + interval_of(code, surface + 1, count, float(batch))
+    here = on_line(code, int(code[low + count]), kv_per_request)
+    if batch == code[low]:
+        return here
+    further = on_line(code, int(code[low + 1 + count]), kv_per_request)
+    return here + (further - here) * (batch - code[low]) / (code[low + 1] - code[low])
+
+
+@kernel
+def on_line(code, line, at):
+    """The value of a packed line, past its ends on along the two points there; nan if it has none."""
+    count = int(code[line])
+    if count == 0:
+        return np.nan
+    low = line + 1 + interval_of(code, line + 1, count, at)
+    here, further = code[low + count], code[low + 1 + count]
+    return here + (further - here) * (at - code[low]) / (code[low + 1] - code[low])
+
+
+@kernel
+def interval_of(code, first, count, at):
+    """Which interval between `count` >= 2 rising values from index `first` on holds `at`: 0 to count - 2."""
+    low, high = 0, count - 2
+    while low < high:
+        middle = (low + high + 1) // 2
+        if code[first + middle] <= at:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+# ---- end of the step kernel
+
+
+@kernel
+def _continuous(code, clients, thinks, outputs, prompts, ranks, slots, charged, come, starts, firsts, finishes, steps):
+    requests = outputs.shape[1]
+    most = min(slots, requests)
+    ends, texts, who = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
+    waiting = np.empty(requests, np.int64)
+    thinking = np.empty(max(1, clients), np.float64)
+    for row in range(outputs.shape[0]):
+        arrival, think, output = come[row], thinks[row], outputs[row]
+        prompt, rank = prompts[row], ranks[row]
+        start, first, finish = starts[row], firsts[row], finishes[row]
+        thinking[:] = 0.0
+        away = clients
+        now, step, kv_tokens, next_end = 0.0, 0, 0, NEVER
+        joined, waits, batch, fresh, done = 0, 0, 0, 0, 0  # `fresh`: from this place on members have no token yet
+        while done < requests:
+            # wait: with nobody here the clock jumps to the next arrival
+            coming = next_arrival(arrival, joined, clients, thinking, away)
+            if batch == 0 and waits == 0:
+                now = max(now, coming)
+            # join: all who have come by now
+            while coming <= now:
+                if clients > 0:
+                    arrival[joined] = coming
+                    away = take_time(thinking, away)
+                waits = put_request(waiting, waits, rank, joined)
+                joined += 1
+                coming = next_arrival(arrival, joined, clients, thinking, away)
+            # admit: who comes first by rank takes a free slot, its prompt in a step of its own; then look again
+            if batch < slots and waits > 0:
+                request = waiting[0]
+                waits = take_request(waiting, waits, rank)
+                start[request] = now
+                if output[request] == 0:
+                    finish[request] = now
+                    done += 1
+                    if clients > 0:
+                        away = put_time(thinking, away, now + think[request])
+                    continue
+                if charged and prompt[request] > 0:
+                    now += step_seconds_at(code, 0, 0, prompt[request])
+                who[batch], ends[batch] = request, step + output[request]
+                texts[batch] = prompt[request] + output[request]
+                kv_tokens += prompt[request]
+                next_end = min(next_end, ends[batch])
+                batch += 1
+                continue
+            # step: until the next request is done, or somebody comes to a free slot; equal steps are taken together
+            while step < next_end and not (batch < slots and coming <= now and fresh == batch):
+                together = 1
+                if code[0] == CONSTANT and fresh == batch:
+                    together = next_end - step
+                    if batch < slots and coming < now + together * code[1]:
+                        together = max(1, int(np.ceil((coming - now) / code[1])))
+                step += together
+                kv_tokens += together * batch
+                now += together * step_seconds_at(code, batch, kv_tokens, 0)
+                for place in range(fresh, batch):
+                    first[who[place]] = now
+                fresh = batch
+            # retire: who is done gives back the slot
+            kept = 0
+            if step == next_end:
+                next_end = NEVER
+                for place in range(batch):
+                    if ends[place] == step:
+                        kv_tokens -= texts[place]
+                        finish[who[place]] = now
+                        done += 1
+                        if clients > 0:
+                            away = put_time(thinking, away, now + think[who[place]])
+                    else:
+                        ends[kept], texts[kept], who[kept] = ends[place], texts[place], who[place]
+                        next_end = min(next_end, ends[kept])
+                        kept += 1
+                batch = fresh = kept
+        steps[row] = step
+
+
+@kernel
+def _static(
+    code,
+    clients,
+    thinks,
+    outputs,
+    prompts,
+    ranks,
+    slots,
+    charged,
+    max_wait,
+    padded,
+    come,
+    starts,
+    firsts,
+    finishes,
+    steps,
+):
+    requests = outputs.shape[1]
+    who = np.empty(min(slots, requests), np.int64)
+    waiting = np.empty(requests, np.int64)
+    thinking = np.empty(max(1, clients), np.float64)
+    taken = np.empty(requests, np.bool_)
+    for row in range(outputs.shape[0]):
+        arrival, think, output = come[row], thinks[row], outputs[row]
+        prompt, rank = prompts[row], ranks[row]
+        start, first, finish = starts[row], firsts[row], finishes[row]
+        thinking[:] = 0.0
+        taken[:] = False
+        away = clients
+        now, joined, waits, oldest, done = 0.0, 0, 0, 0, 0
+        while done < requests:
+            # wait: until a group is full, or until the oldest who waits has done so long enough; all who come join
+            while True:
+                while oldest < joined and taken[oldest]:
+                    oldest += 1
+                coming = next_arrival(arrival, joined, clients, thinking, away)
+                until = now
+                if waits == 0:
+                    until = max(now, coming)
+                elif waits < slots:
+                    until = max(now, arrival[oldest] + max_wait)
+                if coming > until or joined == requests:
+                    now = until
+                    break
+                now = max(now, coming)
+                if clients > 0:
+                    arrival[joined] = coming
+                    away = take_time(thinking, away)
+                waits = put_request(waiting, waits, rank, joined)
+                joined += 1
+            # start: the group, by rank
+            members, batch, longest, kv_tokens, next_end = 0, 0, 0, 0, NEVER
+            while members < slots and waits > 0:
+                request = waiting[0]
+                waits = take_request(waiting, waits, rank)
+                who[members], start[request], taken[request] = request, now, True
+                members += 1
+                if output[request] > 0:
+                    batch += 1
+                    kv_tokens += prompt[request]
+                    longest, next_end = max(longest, output[request]), min(next_end, output[request])
+                else:
+                    finish[request] = now
+            if charged:
+                for place in range(members):
+                    if output[who[place]] > 0 and prompt[who[place]] > 0:
+                        now += step_seconds_at(code, 0, 0, prompt[who[place]])
+            # step: until the longest is done
+            for step in range(1, longest + 1):
+                kv_tokens += batch
+                now += step_seconds_at(code, batch, kv_tokens, 0)
+                if step == 1:
+                    for place in range(members):
+                        if output[who[place]] > 0:
+                            first[who[place]] = now
+                # retire: who is done has the answer; the place stays empty, unless the group is padded
+                if step == next_end:
+                    next_end = NEVER
+                    for place in range(members):
+                        request = who[place]
+                        if output[request] == step:
+                            finish[request] = now
+                            if not padded:
+                                batch -= 1
+                                kv_tokens -= prompt[request] + step
+                        elif output[request] > step:
+                            next_end = min(next_end, output[request])
+            steps[row] += longest
+            done += members
+            if clients > 0:
+                for place in range(members):
+                    away = put_time(thinking, away, finish[who[place]] + think[who[place]])
+
+
+@kernel
+def next_arrival(arrival, joined, clients, thinking, away):
+    """When the next request comes; never if all have, or if no client is away thinking."""
+    if joined == arrival.size or (clients > 0 and away == 0):
+        return np.inf
+    return thinking[0] if clients > 0 else arrival[joined]
+
+
+@kernel
+def put_time(heap, size, moment):
+    """The size of a heap of moments, the earliest first, after one more."""
+    place = size
+    while place > 0 and moment < heap[(place - 1) // 2]:
+        heap[place] = heap[(place - 1) // 2]
+        place = (place - 1) // 2
+    heap[place] = moment
+    return size + 1
+
+
+@kernel
+def take_time(heap, size):
+    """The size of a heap of moments after the earliest has gone."""
+    size -= 1
+    last, place = heap[size], 0
+    while 2 * place + 1 < size:
+        child = 2 * place + 1
+        if child + 1 < size and heap[child + 1] < heap[child]:
+            child += 1
+        if last <= heap[child]:
+            break
+        heap[place] = heap[child]
+        place = child
+    heap[place] = last
+    return size
+
+
+@kernel
+def put_request(heap, size, rank, request):
+    """The size of a heap of requests, the lowest rank and then number first, after one more."""
+    place = size
+    while place > 0 and goes_before(rank, request, heap[(place - 1) // 2]):
+        heap[place] = heap[(place - 1) // 2]
+        place = (place - 1) // 2
+    heap[place] = request
+    return size + 1
+
+
+@kernel
+def take_request(heap, size, rank):
+    """The size of a heap of requests after the first has gone."""
+    size -= 1
+    last, place = heap[size], 0
+    while 2 * place + 1 < size:
+        child = 2 * place + 1
+        if child + 1 < size and goes_before(rank, heap[child + 1], heap[child]):
+            child += 1
+        if not goes_before(rank, heap[child], last):
+            break
+        heap[place] = heap[child]
+        place = child
+    heap[place] = last
+    return size
+
+
+@kernel
+def goes_before(rank, request, other):
+    """Whether a request is taken before another one."""
+    return rank[request] < rank[other] or (rank[request] == rank[other] and request < other)
