@@ -15,6 +15,7 @@ from sweep.manifest import manifest
 from sweep.progress import Silent, scheduled_requests
 from sweep.report.claims import Verdict, check
 from sweep.report.stats import Interval, mean_intervals, summarise, write_cells
+from sweep.report.boundary import Boundary, boundaries
 from sweep.report.words import sentence
 from sweep.results import Store
 from sweep.runner import Watch, chunks
@@ -150,6 +151,10 @@ class Results:
     def charts(self) -> "dict[str, Chart]":
         """The pictures of the page by name, as Altair charts to look at or to change."""
         from sweep.report.figures import figures
+    def boundaries(self) -> list[Boundary]:
+        """Where along each numeric axis the verdict on a claim turns, with an interval."""
+        return boundaries(self._store)
+
 
         return {figure.name: figure.chart for figure in figures(self._store, self.cells, self.check())}
 

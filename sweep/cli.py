@@ -225,12 +225,14 @@ def check(folder: Folder, json: Json = False) -> None:
     from json import dumps
 
     from sweep import api
-    from sweep.report.claims import as_json, exit_status
+    from sweep.report.boundary import boundaries_text, check_json
+    from sweep.report.claims import exit_status
     from sweep.report.terminal import verdicts_text
 
     results = api.read(folder)
-    verdicts = results.check()
-    print(dumps(as_json(verdicts), indent=1) if json else _printable(verdicts_text(verdicts)))
+    verdicts, turns = results.check(), results.boundaries()
+    told = "\n".join(part for part in (verdicts_text(verdicts), boundaries_text(turns)) if part)
+    print(dumps(check_json(verdicts, turns), indent=1) if json else _printable(told))
     amiss = _say_what_is_amiss(results)
     raise typer.Exit(1 if amiss else exit_status(verdicts))
 

@@ -68,8 +68,13 @@ class Verdict(NamedTuple):
 
 def check(store: Store) -> list[Verdict]:
     """A verdict for each claim and each cell it speaks of, in the order of the study; 95 % intervals."""
+    return judge(store, store.manifest["claims"])
+
+
+def judge(store: Store, claims: Sequence[Mapping[str, Any]]) -> list[Verdict]:
+    """The verdicts on claims as a manifest holds them, each with its `cells`, from what is in a folder."""
     manifest = store.manifest
-    claims, cells = manifest["claims"], {cell["cell"]: cell for cell in manifest["cells"]}
+    cells = {cell["cell"]: cell for cell in manifest["cells"]}
     found: dict[tuple[int, int], Verdict] = {}
     for point in manifest["points"]:
         if store.keeps == "summary":
