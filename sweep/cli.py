@@ -6,14 +6,18 @@ Results go to stdout, progress and notes to stderr. Exit status: 0 done; 1 some 
 
 import shutil
 import sys
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from sweep.errors import InputError, SweepError
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+    from contextlib import AbstractContextManager
+
     from rich.console import Console
 
     from sweep.api import Results
@@ -70,6 +74,14 @@ def run(
         typer.Option("--set", metavar="PATH=VALUE", help="Change a key of the study, as in --set server.slots=8."),
     ] = None,
     jobs: Annotated[int | None, typer.Option(min=1, help="Threads; one for each usable core unless given.")] = None,
+    dask: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            envvar="SWEEP_DASK",
+            help="Simulate on a Dask cluster: its scheduler, as in tcp://10.0.0.1:8786, or its scheduler file.",
+        ),
+    ] = None,
     keep: Annotated[
         Literal["rows", "summary"],
         typer.Option(help="Keep a row for each workload, or only sums and a histogram where those would be too many."),
@@ -89,20 +101,31 @@ def run(
     console = stderr_console(quiet=quiet)
     read = [read_study(path, changes=changes or [], seed=seed, replicates=replicates) for path in studies]
     folders = _folders(studies, out)
-    status = 0
-    for study, path, folder in zip(read, studies, folders, strict=True):
-        if dry_run:
-            from sweep.api import plan
+    if dry_run:
+        from sweep.api import plan
 
             print(_printable(plan(study, folder)))
-            continue
-        try:
-            results = _run_one(study, path, folder, console, jobs=jobs, fresh=fresh, keep=keep, report=not no_report)
-            status = max(status, int(results.cells["error"].is_not_null().any()))
-        except SweepError as error:  # the other studies go on
-            _say(*error.lines)
-            status = 2
+        raise typer.Exit
+    status = 0
+    with _workers(dask) as executor:
+        how = {"executor": executor, "jobs": jobs, "fresh": fresh, "keep": keep, "report": not no_report}
+        for study, path, folder in zip(read, studies, folders, strict=True):
+            try:
+                results = _run_one(study, path, folder, console, **how)
+                status = max(status, int(results.cells["error"].is_not_null().any()))
+            except SweepError as error:  # the other studies go on
+                _say(*error.lines)
+                status = 2
     raise typer.Exit(status)
+
+
+def _workers(dask: str | None) -> "AbstractContextManager[Executor | None]":
+    """The executor of a cluster; none where there is no address, and the threads of this process do the work."""
+    if not dask:
+        return nullcontext()
+    from sweep.cluster import dask_executor
+
+    return dask_executor(dask)
 
 
 def _folders(studies: list[Path], out: Path | None) -> list[Path]:
@@ -118,28 +141,18 @@ def _folders(studies: list[Path], out: Path | None) -> list[Path]:
     return folders
 
 
-def _run_one(
-    study: "Study",
-    path: Path,
-    folder: Path,
-    console: "Console",
-    *,
-    jobs: int | None,
-    fresh: bool,
-    keep: str,
-    report: bool,
-) -> "Results":
+def _run_one(study: "Study", path: Path, folder: Path, console: "Console", **how: Any) -> "Results":
     from sweep import api
     from sweep.progress import Reporter
 
     console.print(f"{path} -> {folder}", *study.notes, sep="\n", style="dim", markup=False)
     try:
         with Reporter(console) as reporter:
-            results = api.run(study, folder, jobs=jobs, fresh=fresh, keep=keep, report=report, watch=reporter)
+            results = api.run(study, folder, watch=reporter, **how)
     except KeyboardInterrupt:
         console.print(f"interrupted; what was finished is in {folder}, run the same command to go on", markup=False)
         raise typer.Exit(130) from None
-    _print_results(results, report)
+    _print_results(results, how["report"])
     _say_what_is_amiss(results)
     return results
 
@@ -497,6 +510,43 @@ def trace(
     )
     answer = traffic.answer(str(file), wanted, stderr_console(), only_figures=json)
     print(traffic.as_json(answer) if json else _printable(traffic.text(answer)))
+
+
+@app.command()
+def fit(
+    file: Annotated[Path, typer.Argument(help="A file of requests, - for standard input.", show_default=False)],
+    json: Json = False,
+    first: Annotated[int | None, typer.Option(min=1, help="Read that many rows and no more.")] = None,
+    slots: Annotated[str, typer.Option(help="Numbers of slots, with commas.")] = "4,16,64",
+    format: Annotated[  # noqa: A002 - the word that users write
+        str | None, typer.Option(help="Format such as mooncake or azure-2023-csv, in place of what the columns say.")
+    ] = None,
+    prompt_column: Annotated[str | None, typer.Option(help="Column of the prompts' tokens.")] = None,
+    output_column: Annotated[str | None, typer.Option(help="Column of the outputs' tokens.")] = None,
+    report: Annotated[bool, typer.Option("--report", help="Make a page with charts.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("-o", "--out", help="Folder of the page, results/NAME_fit unless given.")
+    ] = None,
+) -> None:
+    """Fit the distributions of a study to the outputs of a file, and say whether they give its multiple.
+
+    Example: sweep fit requests.csv --report
+    """
+    from sweep import fit_text, traffic
+    from sweep.progress import stderr_console
+
+    asked = traffic.Asked(
+        slots=_whole_numbers(slots, "--slots"),
+        folder=out or Path("results") / f"{traffic.stem(file)}_fit" if report or out else None,
+        reading={
+            "first": first,
+            "format": format,
+            "prompt_column": prompt_column,
+            "output_column": output_column,
+        },
+    )
+    answer = fit_text.answer(str(file), asked, stderr_console())
+    print(fit_text.as_json(answer) if json else _printable(fit_text.text(answer)))
 
 
 @app.command("fit-step")

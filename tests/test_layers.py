@@ -17,7 +17,7 @@ LAYERS = [  # a module imports only from its own line or one above
     ["grid"],
     ["record"],
     ["results", "sums"],
-    ["machine", "manifest", "workers", "draws", "serving", "runner", "progress", "status", "verify"],
+    ["machine", "cluster", "manifest", "workers", "draws", "serving", "runner", "progress", "status", "verify"],
     ["report"],
     ["api", "describe", "gallery", "lab", "multiple", "replay", "memory_text", "step_text", "traffic", "listing"],
     ["cli"],
