@@ -104,6 +104,7 @@ def run(
     if dry_run:
         from sweep.api import plan
 
+        for study, folder in zip(read, folders, strict=True):
             print(_printable(plan(study, folder)))
         raise typer.Exit
     status = 0
