@@ -239,13 +239,13 @@ def run(
             want = {point.index: replicates for point in alive}
             for point in alive:
                 store.manifest["points"][point.index]["replicates"] = replicates
+                store.manifest["points"][point.index]["rounds"].append(replicates)
             store.enter()
             todo = list(chunks(alive, store.have() | failed, want, store.keeps))
             watch.plan(todo)
             execute(todo, executor or own, partial(work, keep=store.keeps, client=versions()), keep)  # type: ignore[arg-type]
             alive = [point for point in alive if not enough(store, point)]
             if not alive:
-                store.manifest["points"][point.index]["rounds"].append(replicates)
                 return
     finally:
         if own is not None:
