@@ -257,6 +257,13 @@ def test_a_request_longer_than_the_maximum_is_refused():
     assert served.output_tokens.tolist() == [49]
 
 
+@pytest.mark.parametrize(("kind", "refused"), [("paged", 2), ("slots", 1), ("reserve", 1)])
+def test_without_chunks_only_who_can_be_preempted_must_fit_a_step_with_all_its_text(kind, refused):
+    server = rules(kind=kind, slots=4, token_budget=100, chunked_prefill=False)
+    served = serve_on(workloads([[90, 90, 101]], [[11, 12, 5]]), server)
+    assert served.counters["refused"].tolist() == [refused]
+
+
 def test_refused_requests_count_for_neither_scheduler():
     served = serve_on(workloads([[10, 5000, 10]], [[20, 20, 30]]), rules(slots=1))
     assert served.counters["refused"].tolist() == [1]

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from numba import njit
 
 from sweep.errors import InputError
+from sweep.model.rules import NO_LIMIT
 
 I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
@@ -459,7 +460,8 @@ def serve_one(
     size = min(block_size, text.max() + 1)
     paging = reserved.size == 0
     most = blocks_of(text, size) if paging else reserved  # blocks of a request that it ever holds at a time
-    longest = text if paging else prompt  # tokens to be computed at a time: nobody has to come back without paging
+    # tokens to be computed at a time: where nobody is ever preempted, nobody has to come back with all its text
+    longest = text if paging and blocks < NO_LIMIT else prompt
     fits = (output > 0) & (most <= blocks) & (chunked_prefill | (longest <= token_budget))
     queue = in_order_of_arrival(arrival, fits)
     usable = min(blocks, most[queue].sum())  # with more, none would be taken twice
