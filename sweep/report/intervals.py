@@ -5,6 +5,7 @@ An interval that has too few values to keep its promise is withheld: None, and a
 
 import math
 from bisect import bisect_left, bisect_right
+from functools import lru_cache
 from typing import TypeAlias
 
 import numpy as np
@@ -71,11 +72,16 @@ def percentile_interval(values: Values, p: float, confidence: float = 0.95) -> I
 
     None when even the smallest and the largest value are too few; see `percentile_needs`.
     """
-    values = np.sort(defined(values))
-    ranks = percentile_ranks(len(values), p, confidence)
-    return None if ranks is None else (float(values[ranks[0] - 1]), float(values[ranks[1] - 1]))
+    return percentile_ends(np.sort(defined(values)), p, confidence)
 
 
+def percentile_ends(ordered: Values, p: float, confidence: float = 0.95) -> Interval | None:
+    """The same of values that are defined and in ascending order."""
+    ranks = percentile_ranks(len(ordered), p, confidence)
+    return None if ranks is None else (float(ordered[ranks[0] - 1]), float(ordered[ranks[1] - 1]))
+
+
+@lru_cache(maxsize=1024)  # the cells of a study have the same number of workloads
 def percentile_ranks(n: int, p: float, confidence: float = 0.95) -> tuple[int, int] | None:
     """The ranks, from 1, of the values that enclose the p-th percentile of n.
 

@@ -22,6 +22,7 @@ from sweep.report.intervals import (
     defined,
     mean_and_sd,
     mean_interval,
+    percentile_ends,
     percentile_interval,
     percentile_needs,
     ratio_of_means,
@@ -237,7 +238,9 @@ def _served(point: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
 def _columns(store: Store, point: int, names: Sequence[str]) -> dict[int, tuple[I64, dict[str, Values]]]:
     """Replicates and columns of each cell of a point that has rows and did not fail."""
     frame = store.point_rows(point, names)
-    cells, starts, counts = np.unique(frame["cell"].to_numpy(), return_index=True, return_counts=True)
+    cells = frame["cell"].to_numpy()
+    starts = np.flatnonzero(np.diff(cells, prepend=-1))  # rows come sorted by cell
+    counts = np.diff(starts, append=len(cells))
     replicates, values = frame["replicate"].to_numpy(), {name: frame[name].to_numpy() for name in names}
     failed = store.failed()
     return {
@@ -245,7 +248,7 @@ def _columns(store: Store, point: int, names: Sequence[str]) -> dict[int, tuple[
             replicates[start : start + count],
             {name: column[start : start + count] for name, column in values.items()},
         )
-        for cell, start, count in zip(cells, starts, counts, strict=True)  # rows come sorted by cell
+        for cell, start, count in zip(cells[starts], starts, counts, strict=True)
         if cell not in failed
     }
 
@@ -253,8 +256,9 @@ def _columns(store: Store, point: int, names: Sequence[str]) -> dict[int, tuple[
 def _percentile_intervals(values: Values) -> dict[str, float | None]:
     """Order statistics around each percentile; None where there are too few."""
     found: dict[str, float | None] = {}
+    ordered = np.sort(defined(values))
     for p in PERCENTILES:
-        found[f"p{p:02}_ci_low"], found[f"p{p:02}_ci_high"] = percentile_interval(values, p) or (None, None)
+        found[f"p{p:02}_ci_low"], found[f"p{p:02}_ci_high"] = percentile_ends(ordered, p) or (None, None)
     return found
 
 
