@@ -1,6 +1,8 @@
 """The Python door: run a study, read a results folder, and what can be asked of it."""
 
+import shutil
 import tempfile
+import weakref
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from functools import cached_property
@@ -13,15 +15,15 @@ import polars as pl
 from sweep.grid import Point, points
 from sweep.manifest import manifest
 from sweep.progress import Silent, scheduled_requests
+from sweep.report.boundary import Boundary, boundaries
 from sweep.report.claims import Verdict, check
 from sweep.report.stats import Interval, mean_intervals, summarise, write_cells
-from sweep.report.boundary import Boundary, boundaries
 from sweep.report.words import sentence
 from sweep.results import Store
 from sweep.runner import Watch, chunks
 from sweep.runner import run as fill
 from sweep.status import status
-from sweep.study import Precision, Study, read_study
+from sweep.study import Precision, Study, parse_study, read_study
 from sweep.timelines import write_timelines
 from sweep.verify import Verification, verify
 
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def run(
-    study: Study | str | Path,
+    study: Study | str | Path | dict[str, Any],
     out: str | Path | None = None,
     executor: Executor | None = None,
     jobs: int | None = None,
@@ -40,7 +42,7 @@ def run(
     keep: str = "rows",
     watch: Watch | None = None,
 ) -> "Results":
-    """The results of a study, given as such or as the path of its file, simulated as far as `out` lacks them.
+    """The results of a study, given as such, as its file or as its tables, simulated as far as `out` lacks them.
 
     out : folder of the results, made or continued; None is a temporary one that goes with the Results.
     executor : any concurrent.futures.Executor; None is a pool of `jobs` threads, one for each core unless told.
@@ -48,12 +50,20 @@ def run(
     keep : "rows", or "summary" for sums and histograms where there are too many rows to keep.
     Raises StudyError and FolderError.
     """
-    study = study if isinstance(study, Study) else read_study(study)
+    if isinstance(study, dict):
+        study = parse_study(study, "study")
+    elif not isinstance(study, Study):
+        study = read_study(study)
     if out is None:
-        temporary = tempfile.TemporaryDirectory(prefix="sweep-")
-        folder = Path(temporary.name)
-    else:
-        temporary, folder = None, Path(out)
+        folder = Path(tempfile.mkdtemp(prefix="sweep-"))
+        try:
+            results = run(study, folder, executor, jobs, report=report, keep=keep, watch=watch)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+        weakref.finalize(results, shutil.rmtree, folder, ignore_errors=True)
+        return results
+    folder = Path(out)
     cells = points(study)
     with Store.writing(folder, manifest(study, cells, keep), study.source, fresh=fresh) as store:
         precise = _Precise(study.precision)
@@ -63,7 +73,7 @@ def run(
         write_timelines(store, frame, cells)
         if report:
             _write_report(store, frame)
-    return Results(folder, temporary)
+    return Results(folder)
 
 
 def plan(study: Study, folder: Path) -> str:
@@ -83,6 +93,7 @@ def plan(study: Study, folder: Path) -> str:
         [
             f"{study.title}: {len(grid):,} cells of {len(cells):,} points, {replicates} each -> {folder}",
             f"to simulate: {len(todo):,} chunks, {left:,} scheduled requests",
+            *([text(forecast(cells, have, list(_rounds(study)), study.precision))] if todo else []),
             *failed,
         ]
     )
@@ -93,13 +104,11 @@ def read(folder: str | Path) -> "Results":
     return Results(Path(folder))
 
 
-            *([text(forecast(cells, have, list(_rounds(study)), study.precision))] if todo else []),
 class Results:
     """A results folder: its rows, its cells, the verdicts of its claims and its charts."""
 
-    def __init__(self, folder: Path, temporary: "tempfile.TemporaryDirectory[str] | None" = None) -> None:
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._temporary = temporary  # deletes the folder when the last reference goes
         self._store = Store.open(folder)
 
     @property
@@ -142,6 +151,10 @@ class Results:
         """The verdict on each claim in each cell that it speaks of."""
         return check(self._store)
 
+    def boundaries(self) -> list[Boundary]:
+        """Where along each numeric axis the verdict on a claim turns, with an interval."""
+        return boundaries(self._store)
+
     def report(self) -> Path:
         """The page, made again from the folder with the summary and the charts."""
         self.__dict__.pop("cells", None)
@@ -151,10 +164,6 @@ class Results:
     def charts(self) -> "dict[str, Chart]":
         """The pictures of the page by name, as Altair charts to look at or to change."""
         from sweep.report.figures import figures
-    def boundaries(self) -> list[Boundary]:
-        """Where along each numeric axis the verdict on a claim turns, with an interval."""
-        return boundaries(self._store)
-
 
         return {figure.name: figure.chart for figure in figures(self._store, self.cells, self.check())}
 
