@@ -128,8 +128,8 @@ def _row(cell: int, columns: Mapping[str, Values], measure: Sequence[str]) -> di
 
 def _column(metric: str, columns: Mapping[str, Values]) -> dict[str, Any]:
     values, replicates = columns[metric], columns["replicate"]
-    known = ~np.isnan(values)
-    values, replicates = values[known], replicates[known]
+    if metric not in COUNTS and not (known := ~np.isnan(values)).all():  # a count is always known
+        values, replicates = values[known], replicates[known]
     row: dict[str, Any] = {"n": len(values)}
     if len(values):
         for end, place in (("low", int(values.argmin())), ("high", int(values.argmax()))):

@@ -73,6 +73,7 @@ THEORY = (
     "most_continuous_steps",
     "limit_multiple",
 )
+OF_CLOCK = ("requested_rate_per_s", "capacity_per_s", "offered_load", "static_load")  # of studies with arrivals
 RATES = ("static_tokens_per_s", "continuous_tokens_per_s", "static_requests_per_s", "continuous_requests_per_s")
 
 
@@ -166,7 +167,8 @@ def estimates(values: Values) -> Estimates:
     values = defined(values)
     if len(values) == 0:
         return Estimates()
-    p05, p50, p95 = (float(value) for value in np.percentile(values, (5, 50, 95)))
+    # Of values in order percentiles are found in half the time, the sort included.
+    p05, p50, p95 = (float(value) for value in np.percentile(np.sort(values), (5, 50, 95)))
     mean, sd = mean_and_sd(values)
     if sd is None:
         return Estimates(mean, p05=p05, p50=p50, p95=p95)
@@ -192,6 +194,7 @@ def _identity(cell: Mapping[str, Any], manifest: Mapping[str, Any]) -> dict[str,
         "replicates": 0,
         "error": cell["error"],
         **{name: _known(cell.get(name)) for name in THEORY},
+        **{name: _known(cell[name]) for name in OF_CLOCK if name in cell},
         "realised_output_mean": point["output_mean"],
         "realised_output_cv": point["output_cv"],
         "realised_output_at_cap": point["output_at_cap"],
@@ -302,6 +305,7 @@ def _ratio(above: float, below: float) -> float | None:
 
 def _schema(manifest: Mapping[str, Any]) -> dict[str, Any]:
     timed = any(cell["step_ms"] is not None for cell in manifest["cells"])
+    clock = [name for name in OF_CLOCK if any(name in cell for cell in manifest["cells"])]
     realised = ("realised_output_mean", "realised_output_cv", "realised_output_at_cap")
     return {
         "cell": pl.Int64,
@@ -311,7 +315,7 @@ def _schema(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "error": pl.String,
         "intervals_need": pl.Int64,
         **{f"{metric}_{name}": pl.Float64 for metric in metrics(manifest["measure"]) for name in (*ESTIMATES, *MORE)},
-        **dict.fromkeys((*OF_TOTALS, *THEORY, *realised, *(RATES if timed else ())), pl.Float64),
+        **dict.fromkeys((*OF_TOTALS, *THEORY, *realised, *clock, *(RATES if timed else ())), pl.Float64),
     }
 
 
