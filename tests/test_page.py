@@ -1,3 +1,6 @@
+import base64
+import hashlib
+import json
 import re
 import subprocess
 import sys
@@ -12,6 +15,7 @@ from folders import claim, from_multiples, write_folder
 
 from sweep.report.claims import check
 from sweep.report.figures import figures, fitting_charts, wished
+from sweep.report.markup import claims_list, data_table
 from sweep.report.page import write_report
 from sweep.report.stats import summarise
 from sweep.report.terminal import summary_text
@@ -99,7 +103,13 @@ def test_the_page_says_question_answer_verdicts_cells_study_and_provenance(tmp_p
         "37",
     ):
         assert part in text
-    assert page.count("<figure>") == 2
+    assert page.count("<figure") == 2
+
+
+def test_the_page_tells_in_order_answer_verdicts_picture_cells_study_and_the_command(page: str) -> None:
+    parts = ('class="answer"', 'class="claims"', "<svg", "All cells", "The study", "provenance", "sweep run study.toml")
+    places = [page.index(part) for part in parts if part != "provenance"]
+    assert places == sorted(places)
 
 
 def test_mean_multiple_and_multiple_of_totals_stand_apart_by_name(tmp_path: Path) -> None:
@@ -124,13 +134,69 @@ def test_what_a_user_wrote_is_text_and_no_markup(tmp_path: Path) -> None:
         versions={"sweep": ATTACK},
     )
     page = write_report(store).read_text(encoding="utf-8")
-    assert "script" not in Tags(page).tags
-    assert "<script" not in page
+    assert Tags(page).tags.count("script") == page.count("<script") == page.count("</script") == 2  # data and code
     assert "".join(Tags(page).text).count("alert(1)") > 6
+    assert told(page)["cells"][2]["reason"] == ATTACK
+
+
+def test_the_policy_names_the_one_style_and_the_one_script_of_the_page_and_allows_nothing_else(page: str) -> None:
+    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', page)[1]  # type: ignore[index]
+    code = re.findall(r"<script>(.*?)</script>", page, re.DOTALL)
+    style = re.findall(r"<style>(.*?)</style>", page, re.DOTALL)
+    (script,), (css,) = (
+        [base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in texts] for texts in (code, style)
+    )
+    allowed = f"style-src 'sha256-{css}'; script-src 'sha256-{script}'"
+    assert policy == f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
+    assert not re.search(r"\beval\b|innerHTML|new Function|fetch\(|import\(", code[0])
+    assert not re.search(r"<[^>]+ (style|on\w+)=", page)
+
+
+def told(page: str) -> Any:
+    """What the script in a page knows."""
+    return json.loads(re.search(r'id="told">(.*?)</script>', page, re.DOTALL)[1])  # type: ignore[index]
+
+
+def test_the_script_knows_of_each_cell_its_place_its_figures_and_a_histogram_of_all_its_workloads(page: str) -> None:
+    known = told(page)
+    assert known["main"] == 2
+    assert known["axes"][0]["values"] == ["4", "8", "16", "32", "64"]
+    for place, cell in enumerate(known["cells"]):
+        own = cell["metrics"]["multiple"]
+        assert cell["at"] == [place]
+        assert sum(own["counts"]) == 1_000
+        assert len(own["edges"]) == len(own["counts"]) + 1
+        assert own["values"][2] == pytest.approx(own["values"][0] - own["values"][1], abs=1e-4)
+    assert known["cells"][2]["verdicts"][0]["is"] == "fails"
+    assert known["cells"][2]["metrics"]["multiple"]["bounds"] == [5, None]
+
+
+def test_cells_without_a_result_come_first_then_those_where_a_claim_fails(tmp_path: Path) -> None:
+    steps = [([9, 9], [9, 9]), ([9, 9], [3, 3]), "nothing fits", ([9, 9], [9, 9])]
+    page = write_report(write_folder(tmp_path, steps, claims=[claim(at_least=2)])).read_text(encoding="utf-8")
+    assert re.findall(r'<td class="number cell" data-value="(\d)"', page) == ["2", "0", "3", "1"]
+
+
+def test_every_picture_has_its_numbers_and_very_many_are_cut(page: str) -> None:
+    assert page.count('<details class="data">') == page.count("<figure") == 2
+    lines = page[page.index("<details", page.index("<svg", page.index("<figure") + 900)) :]
+    assert "multiple_<wbr>ci_<wbr>low" in lines
+    many = data_table(pl.DataFrame({"<b>": range(1_000)}), "many")
+    assert many.count("<tr>") == 401
+    assert "the first 400 of 1,000 rows" in many
+    assert "&lt;b&gt;" in many
+
+
+def test_a_page_of_200_cells_stays_below_3_megabytes(tmp_path: Path) -> None:
+    values = np.random.default_rng(1).normal(4, 1, 501)
+    steps = [from_multiples(values + 0.01 * cell) for cell in range(200)]
+    axes = {"output_cv": [0.1 * i for i in range(1, 21)], "slots": [4 * i for i in range(1, 11)]}
+    store = write_folder(tmp_path, steps, axes=axes, claims=[claim(at_least=3), claim(at_least=5)])
+    assert write_report(store).stat().st_size < 1_500_000
 
 
 def test_the_page_refers_to_nothing_outside_itself(page: str) -> None:
-    assert Tags(page).references == []
+    assert all(reference.startswith("#") for reference in Tags(page).references)
     assert set(re.findall(r"https?://[^\"<\s]*", page)) <= {
         "http://www.w3.org/2000/svg",
         "http://www.w3.org/1999/xlink",
@@ -235,7 +301,16 @@ def test_the_report_made_again_has_the_same_bytes(tmp_path: Path) -> None:
 def test_hundreds_of_verdicts_are_counted_first_and_folded_away(tmp_path: Path) -> None:
     steps = [([9, 12], [3, 3])] * 12
     page = write_report(write_folder(tmp_path, steps, claims=[claim(at_least=9)])).read_text(encoding="utf-8")
-    assert page.index("fails in cells") < page.index("<details>") < page.index("worst replicates")
+    assert page.index("each of 12 cells") < page.index("All 12 verdicts") < page.index("worst replicates")
+
+
+def test_claims_are_told_the_failing_ones_first_and_more_than_six_are_folded_away(tmp_path: Path) -> None:
+    claims = [claim(at_least=bound) | {"text": f"at least {bound}"} for bound in (1, 2, 1.5, 0.5, 9, 3, 8)]
+    told = claims_list(check(write_folder(tmp_path, [([9, 9], [3, 3])] * 2, claims=claims)))
+    assert re.findall(r"<span>(at least \S+)", told)[:3] == ["at least 9", "at least 8", "at least 1"]
+    assert told.index("1 more claim") < told.index("at least 3")
+    assert "fails in each of 2 cells" in told
+    assert claims_list([]) == ""
 
 
 def test_a_folder_where_nothing_ran_has_a_page_that_says_so(tmp_path: Path) -> None:
@@ -305,3 +380,12 @@ def test_the_rule_of_precision_its_rounds_and_whether_it_was_met_are_in_the_repo
         page = write_report(store).read_text(encoding="utf-8")
         assert "Workloads were added in rounds" in page
     assert precision_text(cells, store.manifest | {"precision": None}) == ""
+
+
+def test_where_a_verdict_turns_is_on_the_page(tmp_path: Path) -> None:
+    page = write_report(five(tmp_path)).read_text(encoding="utf-8")
+    assert "in 95 % of workloads" in page
+    assert "Where a verdict turns" not in page
+    page = write_report(five(tmp_path / "b", claims=[claim(at_least=4)])).read_text(encoding="utf-8")
+    assert "<li>multiple mean &gt;= 4 above slots = " in page
+    assert "Where a verdict turns" in page

@@ -4,25 +4,33 @@ The charts of the study come first; a study that asks for none gets those that f
 fewer axes than the grid has shows the main cell's values of the others, and says so.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import polars as pl
 
 from sweep.report import charts
+from sweep.report.charts.histogram import counted
 from sweep.report.charts.look import Chart
 from sweep.report.claims import FAILS, HOLDS, UNDECIDED, Verdict
-from sweep.report.stats import NO_VALUES, axis_columns, values_to_draw
+from sweep.report.explained import approach_figure, waterfall_figure
+from sweep.report.findings import THEORY
+from sweep.report.stats import NO_VALUES, Values, axis_columns, values_to_draw
 from sweep.report.words import at, axis_value, main_cell, number, plural, share_with_interval, with_interval
 from sweep.results import Store, metrics
 
 KINDS = {"distribution": "Histogram", "heatmap": "Heat map", "lines": "Line chart", "memory": "Line chart"}
-KINDS |= {"timeline": "Timeline"}
+NEEDS: dict[str, set[str]] = {"distribution": set(), "approach": set(), "waterfall": set()}  # axes, by kind
+NEEDS |= {"heatmap": {"x", "y"}, "lines": {"x"}, "memory": {"x"}}
+KINDS |= {"timeline": "Timeline", "approach": "Line chart", "waterfall": "Waterfall chart"}
 NOT_MODELLED = (
     "One step gives each running request one token and all requests wait from the start: prompts, later arrivals and"
     " steps that slow down in a fuller batch are not modelled."
 )
+
+
+Drawn: TypeAlias = tuple[Chart, str, pl.DataFrame]  # a picture, its caption and the numbers in it
 
 
 class Figure(NamedTuple):
@@ -32,6 +40,8 @@ class Figure(NamedTuple):
     chart: Chart
     alt: str
     caption: str
+    data: pl.DataFrame = pl.DataFrame()  # the numbers in the picture, under names for readers
+    tiles: tuple[str, str, str] | None = None  # of a heat map: the columns across and up, and the metric
 
 
 def figures(store: Store, cells: pl.DataFrame, verdicts: Sequence[Verdict]) -> list[Figure]:
@@ -39,10 +49,11 @@ def figures(store: Store, cells: pl.DataFrame, verdicts: Sequence[Verdict]) -> l
     found: list[Figure] = []
     for wish in wished(store.manifest):
         kind = str(wish["kind"])
-        chart, caption = _DRAWN[kind](store, cells, verdicts, wish)
+        chart, caption, data = _DRAWN[kind](store, cells, verdicts, wish)
         before = sum(figure.name.split("-")[0] == kind for figure in found)
         name = kind if before == 0 else f"{kind}-{before + 1}"
-        found.append(Figure(name, chart, _alternative(kind, chart), caption))
+        tiles = (str(wish["x"]), str(wish["y"]), str(wish["metric"])) if kind == "heatmap" else None
+        found.append(Figure(name, chart, _alternative(kind, chart), caption, data, tiles))
     return found
 
 
@@ -69,7 +80,8 @@ def _timeline(bars: pl.DataFrame, role: str, name: str) -> Figure:
         f"Replicate {replicate:,} of cell {cell}, the one with the {_ROLES[role]} multiple: {static:,} against"
         f" {continuous:,} steps. In a terminal: sweep replay DIR --cell {cell} --replicate {replicate}"
     )
-    return Figure(name, chart, _alternative("timeline", chart), caption)
+    data = bars.select("scheduler", "request", "slot", "first_step", "last_step")
+    return Figure(name, chart, _alternative("timeline", chart), caption, data)
 
 
 _ROLES = {"worst": "smallest", "median": "middle"}
@@ -129,7 +141,7 @@ def _is_of_memory(axis: Mapping[str, Any]) -> bool:
 
 def _can_be_drawn(chart: Mapping[str, Any], manifest: Mapping[str, Any]) -> bool:
     """Whether a chart has the axes it needs, and the folder its columns; a grid without axes has no heat map."""
-    needs = {"distribution": set(), "heatmap": {"x", "y"}, "lines": {"x"}, "memory": {"x"}}.get(str(chart["kind"]))
+    needs = NEEDS.get(str(chart["kind"]))
     columns = {chart[key] for key in ("x", "y", "color") if key in chart}
     known = chart.get("metric", "multiple") in metrics(manifest["measure"])
     return needs is not None and needs <= chart.keys() and columns <= {*axis_columns(manifest), "slots"} and known
@@ -151,20 +163,18 @@ def not_modelled(manifest: Mapping[str, Any]) -> str:
     return f"Not modelled: {listed}." if missing else ""
 
 
-def _distribution(
-    store: Store, cells: pl.DataFrame, verdicts: Sequence[Verdict], wish: Mapping[str, Any]
-) -> tuple[Chart, str]:
+def _distribution(store: Store, cells: pl.DataFrame, verdicts: Sequence[Verdict], wish: Mapping[str, Any]) -> Drawn:
     column = wish.get("y") or wish.get("color") or wish.get("x")
     if column:
         return _distributions(store, cells, str(column), str(wish["metric"]))
     cell, metric = store.manifest["cells"][main_cell(cells, store.manifest)], str(wish["metric"])
-    claim = _claim_on(metric, store.manifest, {cell["cell"]})
+    claim = claim_on(metric, store.manifest, {cell["cell"]})
     values, one_in = values_to_draw(store, cell["point"], metric).get(cell["cell"], (NO_VALUES.values, 1))
     where = at(cell["axes"]) + (f", one in {one_in:,} of those simulated" if one_in > 1 else "")
     chart = charts.distribution(values, metric=metric, where=where, claim=claim)
     row = cells.row(by_predicate=pl.col("cell") == cell["cell"], named=True)
     if row[f"{metric}_mean"] is None:
-        return chart, f"No workload of this cell has a result: {row['error'] or 'not simulated yet'}."
+        return chart, f"No workload of this cell has a result: {row['error'] or 'not simulated yet'}.", pl.DataFrame()
     low, high = row[f"{metric}_ci_low"], row[f"{metric}_ci_high"]
     mean = with_interval(row[f"{metric}_mean"], low, high, "95 % t interval ")
     n = plural(row["replicates"], "workload")
@@ -173,13 +183,13 @@ def _distribution(
     if met is not None:
         share = share_with_interval(met.share, met.share_low, met.share_high, "95 % Wilson interval ")
         caption += f" It is {met.bound} in {share} of the workloads."
-    return chart, f"{caption} {not_modelled(store.manifest)}"
+    return chart, f"{caption} {not_modelled(store.manifest)}", _bins(values, metric, claim)
 
 
-def _distributions(store: Store, cells: pl.DataFrame, column: str, metric: str) -> tuple[Chart, str]:
+def _distributions(store: Store, cells: pl.DataFrame, column: str, metric: str) -> Drawn:
     """A row for each value of an axis, of the cells that agree with the main one otherwise."""
     shown, fixed = _slice(cells, store.manifest, [column])
-    claim = _claim_on(metric, store.manifest, set(shown["cell"]))
+    claim = claim_on(metric, store.manifest, set(shown["cell"]))
     values = {}
     for row in shown.iter_rows(named=True):
         point = store.manifest["cells"][row["cell"]]["point"]
@@ -187,31 +197,31 @@ def _distributions(store: Store, cells: pl.DataFrame, column: str, metric: str) 
         values[axis_value(row[column])] = found[0]
     chart = charts.distributions(values, column, metric=metric, claim=claim, note=fixed)
     caption = f"Each row counts the workloads of one cell by their {metric}; bars are relative to the highest of a row."
-    return chart, f"{caption} {_of_means(shown, metric)} {not_modelled(store.manifest)}"
+    bins = [_bins(cell, metric, claim).insert_column(0, pl.lit(label).alias(column)) for label, cell in values.items()]
+    return chart, f"{caption} {_of_means(shown, metric)} {not_modelled(store.manifest)}", pl.concat(bins)
 
 
-def _heatmap(
-    store: Store, cells: pl.DataFrame, verdicts: Sequence[Verdict], wish: Mapping[str, Any]
-) -> tuple[Chart, str]:
+def _heatmap(store: Store, cells: pl.DataFrame, verdicts: Sequence[Verdict], wish: Mapping[str, Any]) -> Drawn:
     x, y, metric = str(wish["x"]), str(wish["y"]), str(wish["metric"])
     shown, fixed = _slice(cells, store.manifest, [x, y])
     told = [verdict for verdict in verdicts if verdict.metric == metric]
     notes = [fixed, _corners(told)]
     chart = charts.heatmap(
-        shown, x, y, metric=metric, verdicts=_by_cell(told), note="; ".join(note for note in notes if note)
+        shown, x, y, metric=metric, verdicts=worst_verdicts(told), note="; ".join(note for note in notes if note)
     )
-    return chart, f"{_of_means(shown, metric)} {not_modelled(store.manifest)}"
+    return chart, f"{_of_means(shown, metric)} {not_modelled(store.manifest)}", _means(shown, [y, x], metric)
 
 
-def _lines(store: Store, cells: pl.DataFrame, _: Sequence[Verdict], wish: Mapping[str, Any]) -> tuple[Chart, str]:
+def _lines(store: Store, cells: pl.DataFrame, _: Sequence[Verdict], wish: Mapping[str, Any]) -> Drawn:
     x, color, metric = str(wish["x"]), wish.get("color"), str(wish["metric"])
     shown, fixed = _slice(cells, store.manifest, [x, *([color] if color else [])])
-    claim = _claim_on(metric, store.manifest, set(shown["cell"]))
+    claim = claim_on(metric, store.manifest, set(shown["cell"]))
     chart = charts.lines(shown, x, color=color, metric=metric, claim=claim, note=fixed)
-    return chart, f"{_of_means(shown, metric)} {not_modelled(store.manifest)}"
+    columns = [str(color), x] if color else [x]
+    return chart, f"{_of_means(shown, metric)} {not_modelled(store.manifest)}", _means(shown, columns, metric)
 
 
-def _memory(store: Store, cells: pl.DataFrame, _: Sequence[Verdict], wish: Mapping[str, Any]) -> tuple[Chart, str]:
+def _memory(store: Store, cells: pl.DataFrame, _: Sequence[Verdict], wish: Mapping[str, Any]) -> Drawn:
     x, color = str(wish["x"]), wish.get("color")
     shown, fixed = _slice(cells, store.manifest, [x, *([color] if color else [])])
     memory = store.manifest["study"]["server"].get("memory") or {}
@@ -221,10 +231,27 @@ def _memory(store: Store, cells: pl.DataFrame, _: Sequence[Verdict], wish: Mappi
         " may come to need, rounded down. Room is kept for the whole context of each request; memory that is lost in"
         " pieces is not modelled."
     )
-    return charts.requests_that_fit(shown, x, color=color, note=fixed), caption
+    data = shown.select(*dict.fromkeys((*([str(color)] if color else []), x, "slots", "error")))
+    return charts.requests_that_fit(shown, x, color=color, note=fixed), caption, data
 
 
-_DRAWN = {"distribution": _distribution, "heatmap": _heatmap, "lines": _lines, "memory": _memory}
+def _waterfall(store: Store, _: pl.DataFrame, __: Sequence[Verdict], wish: Mapping[str, Any]) -> Drawn:
+    chart, caption, data = waterfall_figure(store, str(wish["metric"]))
+    return chart, f"{caption} {not_modelled(store.manifest)}", data
+
+
+def _approach(store: Store, cells: pl.DataFrame, _: Sequence[Verdict], __: Mapping[str, Any]) -> Drawn:
+    chart, caption, data = approach_figure(cells, store.manifest)
+    return chart, f"{caption} {not_modelled(store.manifest)}", data
+
+
+_DRAWN: dict[str, Callable[..., Drawn]] = {
+    "distribution": _distribution,
+    "heatmap": _heatmap,
+    "lines": _lines,
+    "memory": _memory,
+}
+_DRAWN |= {"approach": _approach, "waterfall": _waterfall}
 
 
 def _slice(cells: pl.DataFrame, manifest: Mapping[str, Any], used: Sequence[str]) -> tuple[pl.DataFrame, str]:
@@ -238,13 +265,13 @@ def _slice(cells: pl.DataFrame, manifest: Mapping[str, Any], used: Sequence[str]
     return cells.filter(pl.col("cell").is_in(kept)), at(fixed)
 
 
-def _claim_on(metric: str, manifest: Mapping[str, Any], shown: set[int]) -> Mapping[str, Any] | None:
+def claim_on(metric: str, manifest: Mapping[str, Any], shown: set[int]) -> Mapping[str, Any] | None:
     """The first claim on a metric that speaks of a cell that is shown."""
     own = (claim for claim in manifest["claims"] if claim["metric"] == metric and not claim.get("minus"))
     return next((claim for claim in own if shown & set(claim["cells"])), None)
 
 
-def _by_cell(verdicts: Sequence[Verdict]) -> dict[int, str]:
+def worst_verdicts(verdicts: Sequence[Verdict]) -> dict[int, str]:
     """The worst verdict on each cell."""
     found: dict[int, str] = {}
     for verdict in verdicts:
@@ -265,6 +292,20 @@ def _corners(verdicts: Sequence[Verdict]) -> str:
     return ", ".join(part for part in (filled, opened) if part)
 
 
+def _means(cells: pl.DataFrame, columns: Sequence[str], metric: str) -> pl.DataFrame:
+    """The numbers of a chart of means: where, over how many workloads, the mean with its interval, and theory."""
+    names = ["mean", "ci_low", "ci_high"]
+    theory = [THEORY[metric]] if metric in THEORY and cells[THEORY[metric]].count() else []
+    failed = ["error"] if cells["error"].count() else []
+    return cells.select(*columns, "replicates", *(f"{metric}_{name}" for name in names), *theory, *failed)
+
+
+def _bins(values: Values, metric: str, claim: Mapping[str, Any] | None) -> pl.DataFrame:
+    """How many workloads lie from one edge to the next."""
+    edges, counts = counted(values, claim)
+    return pl.DataFrame({f"{metric} from": edges[:-1], f"{metric} to": edges[1:], "number of workloads": counts})
+
+
 def _of_means(cells: pl.DataFrame, metric: str) -> str:
     """The estimand of a chart of means, how many workloads, and how wide the intervals are."""
     what = f"Each value is {metric}_mean, the mean over workloads of each workload's own {metric}"
@@ -272,7 +313,20 @@ def _of_means(cells: pl.DataFrame, metric: str) -> str:
     n = " to ".join(f"{count:,}" for count in dict.fromkeys((counts[0], counts[-1]))) if counts else "0"
     half = ((cells[f"{metric}_ci_high"] - cells[f"{metric}_ci_low"]) / 2).max()
     widest = f"; the widest 95 % t interval is ± {half:.2g}" if isinstance(half, float) else ""
-    return f"{what} (n = {n} in a cell{widest})."
+    return f"{what} (n = {n} in a cell{widest}).{_together(cells, metric)}"
+
+
+def _together(cells: pl.DataFrame, metric: str) -> str:
+    """How many of several intervals miss by chance, and how wide those are that hold for all cells together."""
+    unsure = cells.filter(pl.col(f"{metric}_se") > 0)
+    if len(unsure) < 2:
+        return ""
+    half = ((unsure[f"{metric}_simultaneous_high"] - unsure[f"{metric}_simultaneous_low"]) / 2).max()
+    wide = f": the widest is then ± {half:.2g}" if isinstance(half, float) else ""
+    return (
+        f" Of {len(unsure)} such intervals {0.05 * len(unsure):.2g} miss their mean by chance; those of"
+        f" {metric}_simultaneous_low and _high hold for all cells of the study together{wide}."
+    )
 
 
 def _alternative(kind: str, chart: Chart) -> str:

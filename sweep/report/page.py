@@ -1,43 +1,36 @@
-"""The report: one HTML file that opens from disk, with no script and no reference to anything outside it.
+"""The report: one HTML file that opens from disk, and refers to nothing outside it.
 
-Leaves out estimates, verdicts and pictures, which come ready made. Whatever a user wrote is escaped where it is put
-into the page, and the policy of the page would run no script even so.
+Leaves out estimates, verdicts and pictures, which come ready made, and what the script does (page.js): without it the
+page shows all there is, and with it tables sort and the cells of a grid can be looked into. Whatever a user wrote is
+escaped where it is put into the page, and the policy of the page runs the one script and no other.
 """
 
 import base64
 import hashlib
+import json
 import re
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from string import Template
-from typing import Any, NamedTuple
+from typing import Any
 
 import polars as pl
 
+from sweep.report.boundary import Boundary, boundaries
 from sweep.report.charts.look import save
-from sweep.report.claims import FAILS, HOLDS, UNDECIDED, Verdict, check
+from sweep.report.claims import Verdict, check
+from sweep.report.details import details
 from sweep.report.figures import KINDS, Figure, figures, timelines
+from sweep.report.markup import UNFOLDED, cell_table, claims_list, data_table, turns_list, verdict_table
 from sweep.report.refused import refused_text
-from sweep.report.stats import axis_columns, write_cells
+from sweep.report.stats import write_cells
 from sweep.report.traffic import traffic_figures
-from sweep.report.words import (
-    at,
-    axis_value,
-    main_cell,
-    number,
-    precision_text,
-    sentence,
-    verdict_estimate,
-    with_interval,
-)
+from sweep.report.words import plural, precision_text, sentence
 from sweep.results import Store, write_whole
 
-MEANS = ("static_steps", "continuous_steps", "static_utilisation", "continuous_utilisation")
-OUTCOMES = (FAILS, UNDECIDED, HOLDS)
 LONGEST_LINE = 400  # of the study's text, in letters; a little more is shown whole
-UNFOLDED = 8  # verdicts that are shown one by one
+Pictures = Sequence[tuple[Figure, str]]  # each with its SVG
 
 
 def write_report(store: Store, cells: pl.DataFrame | None = None) -> Path:
@@ -47,14 +40,18 @@ def write_report(store: Store, cells: pl.DataFrame | None = None) -> Path:
     """
     cells = write_cells(store) if cells is None else cells
     verdicts = check(store)
-    drawn = [*traffic_figures(store.folder, cells), *figures(store, cells, verdicts), *timelines(store.folder)]
+    drawn = [*traffic_figures(store.folder, cells), *figures(store, cells, verdicts)]
+    slots = timelines(store.folder)
     folder = store.folder / "charts"
-    pictures = [(figure, save(figure.chart, folder, figure.name)) for figure in drawn]
-    _drop_others(folder, {figure.name for figure in drawn})
+    pictures, last = ([(one, save(one.chart, folder, one.name)) for one in part] for part in (drawn, slots))
+    _drop_others(folder, {figure.name for figure in (*drawn, *slots)})
     source = store.folder / "study.toml"
     study = source.read_text(encoding="utf-8", errors="replace") if source.exists() else ""
+    metrics = dict.fromkeys([*(figure.tiles[2] for figure in drawn if figure.tiles), "multiple"])
+    told = details(store, cells, verdicts, metrics)
     page = store.folder / "report.html"
-    write_whole(page, render(store.manifest, cells, verdicts, pictures, study).encode())
+    turns = boundaries(store)
+    write_whole(page, render(store.manifest, cells, verdicts, pictures, last, told, study, turns).encode())
     return page
 
 
@@ -62,26 +59,51 @@ def render(
     manifest: Mapping[str, Any],
     cells: pl.DataFrame,
     verdicts: Sequence[Verdict],
-    pictures: Sequence[tuple[Figure, str]],
+    pictures: Pictures,
+    slots: Pictures,
+    told: Mapping[str, Any],
     study: str,
+    turns: Sequence[Boundary],
 ) -> str:
-    """The page as text. pictures : each figure with its SVG; study : the text of the study file."""
-    style = _beside("page.css")
-    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
-    question = f'<p class="question">{escape(manifest["question"])}</p>' if manifest["question"] else ""
+    """The page as text.
+
+    slots : the pictures of its last part; told : what the script knows; study : the study file; turns : where verdicts
+    turn.
+    """
+    style, script = _beside("page.css"), _beside("page.js")
+    allowed = f"style-src 'sha256-{_digest(style)}'; script-src 'sha256-{_digest(script)}'"
+    shown = [_figure(figure, svg, told) for figure, svg in pictures]
     return Template(_beside("page.html")).substitute(
-        policy=f"default-src 'none'; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'",
+        policy=f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'",
         style=style,
+        script=script,
+        told=_as_data(told),
         title=escape(manifest["title"]),
-        question=question,
+        question=f'<p class="question">{escape(manifest["question"])}</p>' if manifest["question"] else "",
         answer=escape(sentence(cells, manifest, verdicts)),
-        verdicts=_claims(verdicts),
-        figures="\n".join(_figure(figure, svg) for figure, svg in pictures),
-        cells=_cell_table(cells, manifest),
-        command="sweep run study.toml -o again\nsweep check again",
-        provenance=_provenance(manifest, cells),
+        claims=claims_list(verdicts),
+        first="".join(shown[:1]),
+        figures="\n".join(shown[1:]),
+        verdicts=_verdicts(verdicts) + turns_list(turns),
+        cells=cell_table(cells, manifest, verdicts),
         study=escape(_cut(study)) or "(there is no study.toml in the folder)",
+        provenance=_provenance(manifest, cells),
+        command=f"sweep run study.toml -o again{' --keep summary' if manifest['keep'] == 'summary' else ''}",
+        slots=_slots([_figure(figure, svg, told) for figure, svg in slots]),
     )
+
+
+def _digest(text: str) -> str:
+    """What a policy calls a script or a style by."""
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _as_data(told: Mapping[str, Any]) -> str:
+    """JSON that ends no script element and opens no comment, whatever is in it."""
+    text = json.dumps(told, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for letter in "<>&\u2028\u2029":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return text
 
 
 def _cut(study: str) -> str:
@@ -103,115 +125,45 @@ def _drop_others(folder: Path, names: set[str]) -> None:
             path.unlink()
 
 
-def _figure(figure: Figure, svg: str) -> str:
-    """A picture in the page, with words for those who cannot see it."""
+def _figure(figure: Figure, svg: str, told: Mapping[str, Any]) -> str:
+    """A picture in the page with words for those who cannot see it, its caption and its numbers."""
     width = int(re.search(r'width="(\d+)"', svg)[1])  # type: ignore[index]
     small = ' class="small"' if width < 544 else ""
     tag = f'<svg role="img" aria-label="{escape(figure.alt)}"{small} '
     picture = re.sub(r'^<svg (.*?)class="marks" ', lambda match: tag + match[1], svg, count=1)
-    return f'<figure><div class="scroll">{picture}</div>\n<figcaption>{escape(figure.caption)}</figcaption></figure>'
+    return (
+        f'<figure{_looked_into(figure, told)}><div class="scroll still">{picture}</div>\n'
+        f"<figcaption>{escape(figure.caption)}</figcaption>\n{data_table(figure.data, figure.alt)}</figure>"
+    )
 
 
-class _Entry(NamedTuple):
-    """A place in a table: how it is set, what it says, and how many columns it takes."""
+def _looked_into(figure: Figure, told: Mapping[str, Any]) -> str:
+    """Where a heat map lies over two axes of the grid: which ones they are, for the script."""
+    if figure.tiles is None:
+        return ""
+    column, row, metric = figure.tiles
+    axes = {name: place for place, axis in enumerate(told["axes"]) for name in axis["columns"]}
+    if not {column, row} <= axes.keys() or axes[column] == axes[row]:
+        return ""
+    return f' class="tiles" data-x="{axes[column]}" data-y="{axes[row]}" data-metric="{escape(metric)}"'
 
-    kind: str
-    text: str
-    columns: int = 1
 
-
-def _claims(verdicts: Sequence[Verdict]) -> str:
-    """The verdicts; where they are many, how many of each kind a claim has, and the rest folded away."""
+def _verdicts(verdicts: Sequence[Verdict]) -> str:
+    """The verdicts with all that is known of them, folded away where they are many."""
     if not verdicts:
         return ""
     note = "A verdict follows from the interval, never from the estimate alone; undecided: more workloads are needed."
-    table = _verdict_table(verdicts)
+    table = verdict_table(verdicts)
     if len(verdicts) > UNFOLDED:
-        table = f"{_claim_table(verdicts)}<details><summary>Every cell</summary>\n{table}</details>\n"
-    return f'<section>\n<h2>Claims</h2>\n{table}<p class="note">{note}</p>\n</section>'
+        table = f"<details><summary>All {plural(len(verdicts), 'verdict')}</summary>\n{table}</details>\n"
+    return f'<section id="claims">\n<h2>Claims</h2>\n{table}<p class="note">{note}</p>\n</section>'
 
 
-def _claim_table(verdicts: Sequence[Verdict]) -> str:
-    found: dict[tuple[str, str], Counter[str]] = {}
-    for verdict in verdicts:
-        found.setdefault((verdict.text, f"{verdict.metric}: {verdict.condition}"), Counter())[verdict.verdict] += 1
-    rows = [
-        [_Entry("text", f"{text} ({asked})"), *(_Entry("number", str(counts[outcome])) for outcome in OUTCOMES)]
-        for (text, asked), counts in found.items()
-    ]
-    return _table([_Entry("text", "claim"), *(_Entry("number", f"{outcome} in cells") for outcome in OUTCOMES)], rows)
-
-
-def _verdict_table(verdicts: Sequence[Verdict]) -> str:
-    heads = [_Entry("text", head) for head in ("verdict", "claim", "where")]
-    heads += [_Entry("number", "estimate (95 % interval)"), _Entry("text", "worst replicates")]
-    rows = [
-        [
-            _Entry(f"verdict {verdict.verdict}", verdict.verdict),
-            _Entry("text", f"{verdict.text} ({verdict.metric}: {verdict.condition})"),
-            _Entry("short", at(verdict.axes) or "the one cell"),
-            _Entry("number", verdict_estimate(verdict)),
-            _Entry("short", ", ".join(map(str, verdict.worst_replicates)) or "none"),
-        ]
-        for verdict in verdicts
-    ]
-    return _table(heads, rows)
-
-
-def _cell_table(cells: pl.DataFrame, manifest: Mapping[str, Any]) -> str:
-    columns = axis_columns(manifest)
-    known = ["cell", *columns, *([] if "slots" in columns else ["slots"]), "replicates"]
-    found = ["multiple_mean (95 % interval)", *(f"{metric}_mean" for metric in MEANS)]
-    found += ["multiple_p50", "multiple_p05 to p95", "multiple_of_totals", "multiple_adjusted", "limit_multiple"]
-    main = main_cell(cells, manifest)
-    rows, marks = [], []
-    for row in cells.iter_rows(named=True):
-        rows.append([*(_Entry("number", axis_value(row[name])) for name in known), *_results(row, len(found))])
-        marks.append("main" if row["cell"] == main else "")
-    return _table([_Entry("number", head) for head in (*known, *found)], rows, marks)
-
-
-def _results(row: Mapping[str, Any], columns: int) -> list[_Entry]:
-    """What was found in a cell, or in the place of it all why nothing was."""
-    if not row["replicates"]:
-        return [_Entry("text", f"no result: {row['error'] or 'not simulated yet'}", columns)]
-    multiple = (row[f"multiple_{name}"] for name in ("mean", "ci_low", "ci_high"))
-    means = [_number(row[f"{metric}_mean"]) for metric in MEANS]
-    spread = f"{_number(row['multiple_p05'])} to {_number(row['multiple_p95'])}"
-    rest = [_number(row["multiple_p50"]), spread, _number(row["multiple_of_totals"]), _adjusted(row)]
-    rest.append(_number(row["limit_multiple"]))
-    return [_Entry("number", text) for text in (with_interval(*multiple), *means, *rest)]
-
-
-def _adjusted(row: Mapping[str, Any]) -> str:
-    """The adjusted mean and how many times the workloads it is worth, where that pays."""
-    mean, se = row["multiple_adjusted"], row["multiple_adjusted_se"]
-    if mean is None:
-        return "-"
-    gain = f", worth {number(row['multiple_variance_reduction'])} times the workloads" if se else ""
-    return f"{with_interval(mean, mean - 1.96 * se, mean + 1.96 * se)}{gain}"
-
-
-def _number(value: float | None) -> str:
-    return "undefined" if value is None else number(value)
-
-
-def _table(heads: Iterable[_Entry], rows: Iterable[Iterable[_Entry]], marks: Sequence[str] = ()) -> str:
-    """An HTML table that scrolls on its own; marks : a class for each row, or none."""
-    head = "".join(
-        f'<th class="{entry.kind}" scope="col">{escape(entry.text).replace("_", "_<wbr>")}</th>' for entry in heads
-    )
-    body = []
-    for index, row in enumerate(rows):
-        mark = f' class="{marks[index]}"' if marks and marks[index] else ""
-        body.append(f"<tr{mark}>{''.join(map(_entry, row))}</tr>\n")
-    table = f"<table><thead><tr>{head}</tr></thead>\n<tbody>\n{''.join(body)}</tbody></table>"
-    return f'<div class="scroll" tabindex="0">{table}</div>\n'
-
-
-def _entry(entry: _Entry) -> str:
-    span = f' colspan="{entry.columns}"' if entry.columns > 1 else ""
-    return f'<td class="{entry.kind}"{span}>{escape(entry.text)}</td>'
+def _slots(shown: Sequence[str]) -> str:
+    if not shown:
+        return ""
+    pictures = "\n".join(shown)
+    return f'<section id="slots">\n<h2>Two workloads, slot by slot</h2>\n<div class="side">{pictures}</div>\n</section>'
 
 
 def _provenance(manifest: Mapping[str, Any], cells: pl.DataFrame) -> str:

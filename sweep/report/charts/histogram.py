@@ -35,6 +35,15 @@ def distribution(values: Values, *, metric: str = "multiple", where: str = "", c
     return styled(alt.layer(*layers), title, subtitle, width=WIDTH, height=HEIGHT)
 
 
+def counted(values: Values, claim: Claim | None = None) -> tuple[Values, npt.NDArray[np.int64]]:
+    """Bin edges and the number of workloads in each bin, of which there are none where no value is defined."""
+    known = defined(values)
+    if len(known) == 0:
+        return np.empty(0), np.empty(0, np.int64)
+    edges = bin_edges(known, [bound for bound in (bounds(claim) if claim else ()) if math.isfinite(bound)])
+    return edges, np.histogram(known, edges)[0]
+
+
 def bars(values: Values, meets: npt.NDArray[np.bool_], edges: Values) -> pl.DataFrame:
     """The bars of the histogram: in each bin the workloads that meet the claim, and on them those that do not.
 

@@ -58,6 +58,14 @@ def heatmap(
     return styled(chart.add_params(view) if switched else chart, title, subtitle, **size)
 
 
+def compact(value: float) -> str:
+    """A number that fits a tile."""
+    for power, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= 10 * power:
+            return f"{value / power:.3g}{letter}"
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
+
+
 def _heat_frame(cells: pl.DataFrame, x: str, y: str, metric: str, verdicts: Mapping[int, str]) -> pl.DataFrame:
     """A row for each cell: its place, the three views as number and as text, and why it may have none."""
     limit = THEORY.get(metric)
@@ -74,7 +82,7 @@ def _heat_frame(cells: pl.DataFrame, x: str, y: str, metric: str, verdicts: Mapp
                 "x": axis_value(row[x]),
                 "y": axis_value(row[y]),
                 **{f"value_{name}": value for name, value in views.items()},
-                **{f"text_{name}": None if value is None else _compact(value) for name, value in views.items()},
+                **{f"text_{name}": None if value is None else compact(value) for name, value in views.items()},
                 "n": f"{row['replicates']:,}",
                 "reason": None if row["replicates"] else row["error"] or "not simulated yet",
                 "verdict": verdicts.get(row["cell"]),
@@ -83,14 +91,6 @@ def _heat_frame(cells: pl.DataFrame, x: str, y: str, metric: str, verdicts: Mapp
     texts = ("x", "y", "text_simulated", "text_limit", "text_difference", "n", "reason", "verdict")
     values = ("value_simulated", "value_limit", "value_difference")
     return pl.DataFrame(rows, schema={**dict.fromkeys(values, pl.Float64), **dict.fromkeys(texts, pl.String)})
-
-
-def _compact(value: float) -> str:
-    """A number that fits a tile."""
-    for power, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= 10 * power:
-            return f"{value / power:.3g}{letter}"
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.1f}" if abs(value) >= 10 else f"{value:.2f}"
 
 
 def _holes(base: alt.Chart) -> list[Chart]:
