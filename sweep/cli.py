@@ -45,6 +45,8 @@ def main() -> None:
     except OSError as error:
         _say(f"{error.filename or 'sweep'}: {error.strerror or error}")
         sys.exit(2)
+    finally:
+        _say(*_notes_on_compiled_code())
 
 
 @app.callback(invoke_without_command=True)
@@ -153,6 +155,8 @@ def _run_one(study: "Study", path: Path, folder: Path, console: "Console", **how
     except KeyboardInterrupt:
         console.print(f"interrupted; what was finished is in {folder}, run the same command to go on", markup=False)
         raise typer.Exit(130) from None
+    for note in _notes_on_compiled_code():
+        console.print(note, markup=False)
     _print_results(results, how["report"])
     _say_what_is_amiss(results)
     return results
@@ -175,6 +179,12 @@ def _say_what_is_amiss(results: "Results") -> bool:
     for name in results.damaged:
         _say(f"{results.folder / name}: is damaged and left out; run the study again to simulate it again")
     return bool(results.failures or results.damaged)
+
+
+def _notes_on_compiled_code() -> list[str]:
+    """Why code was compiled that had been before, where any was needed; each line is given out once."""
+    compiled = sys.modules.get("sweep.model.compiled")
+    return compiled.notes() if compiled is not None else []
 
 
 def _say(*lines: str) -> None:
@@ -241,11 +251,12 @@ def check(folder: Folder, json: Json = False) -> None:
     from sweep import api
     from sweep.report.boundary import boundaries_text, check_json
     from sweep.report.claims import exit_status
-    from sweep.report.terminal import verdicts_text
+    from sweep.report.terminal import replay_text, verdicts_text
 
     results = api.read(folder)
     verdicts, turns = results.check(), results.boundaries()
-    told = "\n".join(part for part in (verdicts_text(verdicts), boundaries_text(turns)) if part)
+    parts = (verdicts_text(verdicts), boundaries_text(turns), replay_text(folder, verdicts))
+    told = "\n".join(part for part in parts if part)
     print(dumps(check_json(verdicts, turns), indent=1) if json else _printable(told))
     amiss = _say_what_is_amiss(results)
     raise typer.Exit(1 if amiss else exit_status(verdicts))

@@ -10,18 +10,16 @@ given times, or from clients that send the next one some time after the last ans
 token budgets, which are the business of `server`.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
+from sweep.model.compiled import kernel
 from sweep.model.steptime import AFFINE, CONSTANT, ROOFLINE, Constant, StepTime, packed
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
-F = TypeVar("F", bound=Callable[..., Any])
 
 NEVER = 2**62  # a step that is not reached
 _ALMOST = 1 - 1e-12  # what a quotient of two rounded times may be short of or beyond a whole number
@@ -119,11 +117,6 @@ def _in_seconds(times: Times, unit_s: float) -> Times:
         return times
     arrival, start, first, finish, steps = times
     return Times(arrival * unit_s, start * unit_s, first * unit_s, finish * unit_s, steps)
-
-
-def kernel(function: F) -> F:
-    """The function as machine code, compiled at its first call and kept on disk; it does not hold the interpreter."""
-    return cast(F, njit(cache=True, nogil=True)(function))
 
 
 # ---- the step kernel: needs CONSTANT, AFFINE and ROOFLINE of `steptime`, which says how the array is laid out

@@ -14,13 +14,13 @@ prompts, memory, arrivals and preemption, which need the one-at-a-time kernel of
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit
 from numpy.typing import ArrayLike, NDArray
 
 from sweep.errors import InputError
+from sweep.model.compiled import kernel
 from sweep.model.lengths import LookUp
 
 OUTPUTS, PROMPTS, ARRIVALS, PREFIXES = 0, 1, 2, 3  # streams of draws, each with counters of its own
@@ -39,7 +39,6 @@ _M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 _W0, _W1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
 
 I64 = NDArray[np.int64]
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Steps(NamedTuple):
@@ -202,11 +201,6 @@ def _checked_lengths(lengths: ArrayLike, slots: int) -> I64:
     if float(array.sum(axis=-1, dtype=np.float64).max()) >= 2**62:
         raise InputError("lengths: add up to more than 2^62 tokens in a workload")
     return array.astype(np.int64)
-
-
-def kernel(function: F) -> F:
-    """The function as machine code, compiled at its first call and kept on disk; it does not hold the interpreter."""
-    return cast(F, njit(cache=True, nogil=True)(function))
 
 
 @kernel

@@ -11,19 +11,17 @@ One workload at a time, on one thread, without the lock of the interpreter. Draw
 so is static batching, and a server that slots alone limit has faster kernels.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from sweep.errors import InputError
+from sweep.model.compiled import kernel
 from sweep.model.rules import NO_LIMIT
 
 I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
-F = TypeVar("F", bound=Callable[..., Any])
 
 MOST_TOKENS = 10_000_000  # of a prompt or an output: sums over the steps of a run stay far inside int64
 MOST_STEPS = 2**52  # of an arrival: the clock is a float64 and counts whole steps exactly
@@ -357,11 +355,6 @@ def serve_workloads(
         prompts, outputs, arrivals, prefixes, groups, reserved, *policy, cost, *_log(0, 0, 0, 0), counters, ended
     )
     return counters, ended
-
-
-def kernel(function: F) -> F:
-    """Return the function compiled at its first call, kept on disk, and free of the interpreter's lock."""
-    return cast(F, njit(cache=True, nogil=True)(function))
 
 
 @kernel

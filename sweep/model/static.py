@@ -9,16 +9,13 @@ has ended keeps place and memory.
 Without prompts and memory `lockstep` does the same for many workloads at once.
 """
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
-
 import numpy as np
 import numpy.typing as npt
-from numba import njit
+
+from sweep.model.compiled import kernel
 
 I64 = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-F = TypeVar("F", bound=Callable[..., Any])
 
 
 def static_steps(
@@ -44,11 +41,6 @@ def static_steps(
     steps = np.zeros(outputs.shape[0], np.int64)
     group_by_group(prompts, outputs, served, slots, token_budget, capacity, most_output, context or 0, steps)
     return steps
-
-
-def kernel(function: F) -> F:
-    """Return the function compiled at its first call, kept on disk, and free of the interpreter's lock."""
-    return cast(F, njit(cache=True, nogil=True)(function))
 
 
 @kernel

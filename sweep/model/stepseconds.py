@@ -12,18 +12,15 @@ function: numba keeps machine code by the file of the outer kernel and would not
 copy of the section "the step kernel" below instead; a test holds every copy in the package equal to this text.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from sweep.errors import InputError
+from sweep.model.compiled import kernel
 from sweep.model.steptable import F64, I64
 from sweep.model.steptime import AFFINE, CONSTANT, ROOFLINE, Affine, Constant, StepTime, packed
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 MOST_COUNT = 2**40  # of requests or tokens in a step
 NEVER = 2**62  # a step that is not reached
@@ -86,11 +83,6 @@ def continuous_seconds(
     code, sums, seconds = packed(step_time), *_sums(outputs)
     _continuous(code, outputs, prompts, min(slots, max(1, outputs.shape[1])), sums, seconds)
     return _result(step_time, outputs, prompts, sums, seconds, np.ndim(output_tokens))
-
-
-def kernel(function: F) -> F:
-    """The function as machine code, compiled at its first call and kept on disk; it does not hold the interpreter."""
-    return cast(F, njit(cache=True, nogil=True)(function))
 
 
 # ---- the step kernel: needs CONSTANT, AFFINE and ROOFLINE of `steptime`, which says how the array is laid out
