@@ -2,11 +2,12 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from sweep.report.claims import Verdict
+from sweep.report.claims import FAILS, Verdict
 from sweep.report.refused import refused_text
 from sweep.report.stats import axis_columns
 from sweep.report.words import at, axis_value, number, plural, precision_text, sentence, verdict_estimate, with_interval
@@ -30,6 +31,15 @@ def verdicts_text(verdicts: Sequence[Verdict]) -> str:
     if not verdicts:
         return "The study makes no claims."
     return "\n".join(line for verdict in verdicts for line in _verdict_lines(verdict))
+
+
+def replay_text(folder: Path, verdicts: Sequence[Verdict]) -> str:
+    """The command that draws the workload that speaks most against a claim, against one that fails if any does."""
+    shown = [verdict for verdict in verdicts if verdict.worst_replicates]
+    if not shown:
+        return ""
+    worst = next((verdict for verdict in shown if verdict.verdict == FAILS), shown[0])
+    return f"Look into one: sweep replay {folder} --cell {worst.cell} --replicate {worst.worst_replicates[0]}"
 
 
 def _counted(verdicts: Sequence[Verdict]) -> str:
