@@ -7,6 +7,7 @@ replacement, with its interval. Where the two differ by more than chance, it is 
 import json
 import math
 import tempfile
+import textwrap
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -37,6 +38,8 @@ LARGEST_WORKLOAD = 1_000_000  # requests; by then the multiple is at its limit
 DRAWN_REQUESTS = 20_000_000  # in all workloads of a server together, but no fewer than FEWEST workloads
 FEWEST, MOST = 128, 1_000
 QUANTILES = 401  # of each length, kept for the chart
+
+WIDTH = 110
 
 PLAIN_EVERY_S = 10.0  # between two lines of progress where there is no terminal
 QUIET_S = 1.0  # files that are read sooner need none
@@ -92,8 +95,9 @@ def answer(file: str, asked: Asked, console: Console, *, only_figures: bool = Fa
         return Answer(name, found, memory, None)
     study = resampled_study(name, trace, slots)
     if asked.folder is not None:
-        results = _into(asked.folder, study)
-        console.print(f"page: {_page(results, found, trace)}", markup=False)
+        results = results_into(asked.folder, study)
+        keep_beside(results, found, trace)
+        console.print(f"page: {results.report()}", markup=False)
         return Answer(name, found, memory, _drawn(results))
     with tempfile.TemporaryDirectory(prefix="sweep-") as folder:
         return Answer(name, found, memory, _drawn(api.run(study, folder, report=False)))
@@ -106,17 +110,13 @@ def stem(file: Path) -> str:
 
 def resampled_study(name: str, trace: Trace, slots: Sequence[int]) -> Study:
     """The study that draws workloads from the outputs of a trace with replacement, as long as the trace is."""
-    values, counts = np.unique(trace.output_tokens, return_counts=True)
-    requests = min(len(trace.output_tokens), LARGEST_WORKLOAD)
+    requests, replicates = workloads_for(trace)
     return parse_study(
         {
             "title": name,
             "question": "What is continuous batching worth on this traffic?",
-            "replicates": max(FEWEST, min(MOST, DRAWN_REQUESTS // requests)),
-            "workload": {
-                "requests": requests,
-                "output": {"distribution": "empirical", "values": values.tolist(), "weights": counts.tolist()},
-            },
+            "replicates": replicates,
+            "workload": {"requests": requests, "output": weighted(trace)},
             "server": {"slots": slots[0]},
             "grid": {"server.slots": list(slots)},
             "charts": [{"kind": "distribution", "color": "slots"}],
@@ -125,7 +125,19 @@ def resampled_study(name: str, trace: Trace, slots: Sequence[int]) -> Study:
     )
 
 
-def _into(folder: Path, study: Study) -> api.Results:
+def workloads_for(trace: Trace) -> tuple[int, int]:
+    """Requests of a workload drawn from a trace, and how many workloads: no more than take a second or two."""
+    requests = min(len(trace.output_tokens), LARGEST_WORKLOAD)
+    return requests, max(FEWEST, min(MOST, DRAWN_REQUESTS // requests))
+
+
+def weighted(trace: Trace) -> dict[str, Any]:
+    """The outputs of a trace as a distribution of a study."""
+    values, counts = np.unique(trace.output_tokens, return_counts=True)
+    return {"distribution": "empirical", "values": values.tolist(), "weights": counts.tolist()}
+
+
+def results_into(folder: Path, study: Study) -> api.Results:
     """The results in a folder that holds nothing else, or those of another trace, which go."""
     ours = (folder / TRACE_FILE).exists()
     if (folder / "manifest.json").exists() and not ours:
@@ -133,14 +145,15 @@ def _into(folder: Path, study: Study) -> api.Results:
     return api.run(study, folder, fresh=ours, report=False)
 
 
-def _page(results: api.Results, found: Mapping[str, Any], trace: Trace) -> Path:
-    """The page with what it shows of the trace itself, which is kept beside it."""
+def keep_beside(
+    results: api.Results, found: Mapping[str, Any], trace: Trace, more: Mapping[str, Any] | None = None
+) -> None:
+    """Keeps what a page shows of the trace itself in the folder of the results, with `more` of it."""
     shares = np.linspace(0, 100, QUANTILES)
     sides = {"prompt": trace.prompt_tokens, "output": trace.output_tokens}
     quantiles = {side: np.percentile(tokens, shares).tolist() for side, tokens in sides.items()}
-    kept = {"figures": found, "quantiles": quantiles}
+    kept = {"figures": found, "quantiles": quantiles, **(more or {})}
     write_whole(results.folder / TRACE_FILE, json.dumps(kept, indent=1).encode())
-    return results.report()
 
 
 def _drawn(results: api.Results) -> Drawn:
@@ -179,9 +192,8 @@ def text(answer: Answer) -> str:
         _lengths(figures),
         _arrivals(figures["arrivals"]),
         "\n".join(_multiples(figures, drawn.cells)),
-        f"Resampled: {drawn.workloads:,} workloads of {drawn.requests:,} requests drawn from the file with "
-        "replacement; mean (95 % interval) and\nwhere nine in ten workloads lie. Limit: a queue that never empties. "
-        f"All requests wait from the start.\n{_order(figures, drawn)}",
+        textwrap.fill(_how_drawn(drawn), WIDTH),
+        textwrap.fill(_order(figures, drawn), WIDTH),
         "\n".join(_memory(answer.memory)),
         "\n".join(f"Note: {oddity}." for oddity in figures["oddities"]),
     ]
@@ -232,6 +244,14 @@ def _multiples(figures: Mapping[str, Any], cells: pl.DataFrame) -> list[str]:
     return aligned(header, rows)
 
 
+def _how_drawn(drawn: Drawn) -> str:
+    return (
+        f"Resampled: {drawn.workloads:,} workloads of {drawn.requests:,} requests, drawn from the file with "
+        "replacement; mean (95 % interval) and where nine in ten lie. Limit: a queue that never empties. All requests "
+        "wait from the start."
+    )
+
+
 def _order(figures: Mapping[str, Any], drawn: Drawn) -> str:
     """Whether the order of the file changes the multiple by more than chance would."""
     if drawn.requests < figures["requests"]:
@@ -249,7 +269,7 @@ def _order(figures: Mapping[str, Any], drawn: Drawn) -> str:
     if above:
         unlike = "neighbours in the file are unlike, which costs static batching"
         said.append(f"The file's own order gives more than nine in ten of them at {_listed(above)} slots: {unlike}.")
-    return "\n".join(said) or "The file's own order lies among them: it does no more than chance."
+    return " ".join(said) or "The file's own order lies among them: it does no more than chance."
 
 
 def _listed(slots: Sequence[int]) -> str:

@@ -19,7 +19,7 @@ LAYERS = [  # a module imports only from its own line or one above
     ["results", "sums"],
     ["machine", "cluster", "manifest", "workers", "draws", "serving", "runner", "progress", "status", "verify"],
     ["report"],
-    ["api", "describe", "gallery", "lab", "multiple", "pilot", "replay", "memory_text", "step_text", "traffic", "listing"],
+    ["api", "describe", "gallery", "lab", "multiple", "pilot", "replay", "memory_text", "step_text", "traffic", "fit_text", "listing"],
     ["cli"],
     ["__main__", "__init__"],
 ]

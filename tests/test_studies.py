@@ -23,8 +23,10 @@ NAMES = {
     "lab_seeds",
     "long_share",
     "memory_wall",
+    "order",
     "queue_depth",
     "slots",
+    "traffic",
     "variance",
 }
 
@@ -152,3 +154,17 @@ def test_shapes_of_equal_mean_and_cv_are_drawn_with_that_mean_and_cv(results: di
     cells = results[path].cells
     assert cells["realised_output_mean"].to_list() == pytest.approx([100] * len(cells), abs=0.1)
     assert cells["realised_output_cv"].to_list() == pytest.approx([1.5] * len(cells), abs=0.01)
+
+
+def test_of_six_published_traces_two_reach_5x_at_16_slots(results: dict[Path, Results]) -> None:
+    at_16 = {traffic for (slots, traffic), mean in multiples(results, "traffic").items() if slots == 16 and mean >= 5}
+    assert at_16 == {"code", "paper summaries"}
+
+
+def test_the_order_of_a_trace_spares_static_batching_and_runs_of_its_rows_keep_that(
+    results: dict[Path, Results],
+) -> None:
+    found = multiples(results, "order")
+    for slots in (4, 16, 64):
+        assert found[slots, "rows"] > 1.02 * found[slots, "replay"]
+        assert found[slots, "blocks"] == pytest.approx(found[slots, "replay"], rel=0.01)

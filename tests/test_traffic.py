@@ -11,6 +11,7 @@ from rich.console import Console
 
 from sweep import api, cli, traffic
 from sweep.errors import InputError, SweepError
+from sweep.model.profiles import built_in_profiles
 
 SHARED = Path(__file__).parents[2] / "shared" / "data" / "traces"
 EXPECTED = json.loads((SHARED / "expected.json").read_text()) if SHARED.exists() else {"files": {}}
@@ -189,3 +190,16 @@ def test_reading_says_how_far_it_is_now_and_then_where_there_is_no_terminal(monk
     with traffic.reading(Console(file=said)) as progress:
         progress(50_000_000, 100_000_000)
     assert said.getvalue() == "50 of 100 MB, 50% read\n"
+
+
+def test_the_answer_in_the_documents_is_the_answer():
+    root = Path(__file__).parents[1]
+    block = (root / "docs" / "traces.md").read_text().split("```text\n")[1].split("\n```")[0]
+    said = traffic.text(answer(root / "studies" / "azure-2023-conv.csv.gz", slots=[4, 16, 64]))
+    assert said.startswith(f"{block}\n")
+
+
+def test_every_profile_stands_in_the_documents():
+    page = (Path(__file__).parents[1] / "docs" / "traces.md").read_text()
+    for found in built_in_profiles():
+        assert f"| `{found.name}` | {found.requests:,} |" in page

@@ -1,6 +1,7 @@
 """Pictures of the requests that a results folder was made from, where `sweep trace` left them in trace.json."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,28 +9,37 @@ import polars as pl
 
 from sweep.errors import FolderError
 from sweep.report.charts.look import Chart
-from sweep.report.charts.traffic import lengths, multiples
+from sweep.report.charts.traffic import fitted, lengths, multiples
 from sweep.report.figures import NOT_MODELLED, Figure
 
 NAME = "trace.json"
 
 
 def traffic_figures(folder: Path, cells: pl.DataFrame) -> list[Figure]:
-    """The lengths of the requests, and their multiple in file order and drawn; nothing for other folders."""
+    """What trace.json says of the requests; nothing for folders without it."""
     path = folder / NAME
     if not path.exists():
         return []
     try:
         found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        drawn = lengths(found["quantiles"]), multiples(cells, found["figures"]["in_file_order"])
+        return list(_figures(found, cells))
     except (ValueError, KeyError, TypeError) as error:
         raise FolderError(f"{path}: is damaged ({error}); run sweep trace again") from error
-    of_lengths = f"{found['figures']['requests']:,} requests of the file, each counted once."
-    of_multiples = "The workloads are drawn from the requests of the file with replacement, so their order is lost."
-    return [
-        Figure("requests", drawn[0], _alternative(drawn[0]), of_lengths),
-        Figure("order", drawn[1], _alternative(drawn[1]), f"{of_multiples} {NOT_MODELLED}"),
-    ]
+
+
+def _figures(found: dict[str, Any], cells: pl.DataFrame) -> Iterator[Figure]:
+    """The lengths, then the families where they were fitted, else the multiple in file order and drawn."""
+    chart = lengths(found["quantiles"])
+    counted = f"{found['figures']['requests']:,} requests of the file, each counted once."
+    yield Figure("requests", chart, _alternative(chart), counted)
+    if "fits" in found:
+        chart = fitted(found["fits"], found["name"])
+        judged = "Families are judged by their likelihood on whole numbers, and pay for their parameters (Akaike)."
+        yield Figure("quantiles", chart, _alternative(chart), f"{judged} Lengths end at the longest of the file.")
+    else:
+        chart = multiples(cells, found["figures"]["in_file_order"])
+        drawn = "The workloads are drawn from the requests of the file with replacement, so their order is lost."
+        yield Figure("order", chart, _alternative(chart), f"{drawn} {NOT_MODELLED}")
 
 
 def _alternative(chart: Chart) -> str:

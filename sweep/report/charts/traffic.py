@@ -1,5 +1,6 @@
-"""Charts of real requests: how long they are, and their multiple in file order and drawn."""
+"""Charts of real requests: how long they are, their multiple in file order and drawn, how well families fit."""
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -7,7 +8,7 @@ import altair as alt
 import numpy as np
 import polars as pl
 
-from sweep.report.charts.look import BLUE, HEIGHT, INK, MUTED, SERIES, WIDTH, Chart, styled
+from sweep.report.charts.look import BLUE, HEIGHT, INK, MUTED, RED, SERIES, WIDTH, Chart, styled
 from sweep.report.words import number
 
 SIDES = ("prompt", "output")
@@ -82,3 +83,42 @@ def multiples(cells: pl.DataFrame, in_file_order: Sequence[Mapping[str, Any]]) -
     key = ["Diamonds: the requests in file order; dashed: a queue that never empties"]
     key.append("Line: the mean over workloads drawn from them, nine in ten of which lie in the band")
     return styled(alt.layer(*layers), title, key, width=WIDTH, height=HEIGHT)
+
+
+def fitted(fits: Sequence[Mapping[str, Any]], name: str) -> Chart:
+    """Quantiles of the best families against those of the file, on logarithmic axes; on the diagonal they are equal.
+
+    fits : `name`, and `quantiles` as pairs of the file's and the family's tokens, best first.
+    """
+    names = [fit["name"] for fit in fits]
+    frame = pl.DataFrame(
+        [
+            {"x": max(1.0, float(own)), "y": max(1.0, float(theirs)), "series": fit["name"]}
+            for fit in fits
+            for own, theirs in fit["quantiles"]
+        ]
+    )
+    ends = [float(min(frame["x"].min(), frame["y"].min())), float(max(frame["x"].max(), frame["y"].max()))]  # type: ignore[type-var, arg-type]
+    scale = alt.Scale(type="log", domain=[ends[0], max(ends[1], 2 * ends[0])], nice=False)
+    colors = alt.Color(
+        "series:N",
+        scale=alt.Scale(domain=names, range=[BLUE, SERIES[3], SERIES[1]][: len(names)]),
+        legend=alt.Legend(title="family, best first"),
+    )
+    axis = alt.Axis(format=",~f")
+    diagonal = alt.Chart(pl.DataFrame({"x": ends, "y": ends})).mark_line(color=RED, strokeDash=[5, 4], strokeWidth=1.4)
+    points = alt.Chart(frame).mark_line(point=alt.OverlayMarkDef(size=22, filled=True), strokeWidth=1.2, clip=True)
+    place = {
+        "x": alt.X("x:Q", title=f"output tokens in {name}", scale=scale, axis=axis),
+        "y": alt.Y("y:Q", title="output tokens in the family", scale=scale, axis=axis),
+    }
+    worst = _largest_ratio(fits[0]["quantiles"])
+    title = f"Best fit: {names[0]}, whose quantiles are within a factor of {worst:.2g} of the file's"
+    layers = alt.layer(diagonal.encode(**place), points.encode(**place, color=colors))
+    return styled(
+        layers, title, ["Quantiles from 1 % to 99.9 %; on the dashed line both are equal"], width=HEIGHT, height=HEIGHT
+    )
+
+
+def _largest_ratio(pairs: Sequence[Sequence[float]]) -> float:
+    return max(math.exp(abs(math.log(max(1.0, own) / max(1.0, theirs)))) for own, theirs in pairs)
