@@ -9,7 +9,8 @@ from typing import Any
 
 from sweep.axes import Axis, canonical, entries
 from sweep.faults import Fault, Path, choice, shown, unknown
-from sweep.schema import IN_SECONDS, METRICS, ON_SERVER, Claim, Setting, is_served, slots_of
+from sweep.schema import IN_SECONDS, METRICS, ON_SERVER, Claim, Setting, has_clock, is_served_study, slots_of
+from sweep.timed_metrics import OF_SLO, OF_SLO_RATE, TIMED, WITHOUT_SECONDS
 
 VALUES_LISTED = 10
 
@@ -59,10 +60,12 @@ def metric_faults(document: dict[str, Any], resolved: tuple[Setting, ...]) -> It
     """Faults of the metrics that the tables name: unknown ones, and those that the study's servers do not give."""
     measure = document.get("measure")
     asked = [item for item in measure if isinstance(item, str)] if isinstance(measure, list) else []
-    timed = all(setting.server.step_ms is not None for setting in resolved)
-    served = not resolved or any(map(is_served, resolved))
+    timed = all(setting.server.step_ms is not None or setting.server.step is not None for setting in resolved)
+    served = not resolved or is_served_study(resolved)
     for path, metric in [*((("measure", at), item) for at, item in enumerate(asked)), *_metrics_named(document)]:
-        if metric in IN_SECONDS and not timed:
+        if metric in TIMED and (fault := _clock_fault(metric, resolved)):
+            yield Fault(path, fault, shown(metric))
+        elif (metric in IN_SECONDS or (metric in TIMED and metric not in WITHOUT_SECONDS)) and not timed:
             yield Fault(path, "needs a step time in every cell", shown(metric), "set server.step_ms")
         elif metric in ON_SERVER and not served:
             yield Fault(path, "needs prompts or a [server.kv]", shown(metric), "set workload.prompt or server.kv")
@@ -70,6 +73,21 @@ def metric_faults(document: dict[str, Any], resolved: tuple[Setting, ...]) -> It
             yield Fault(path, "stands twice", shown(metric))
         elif path[0] != "measure" and metric not in METRICS:
             yield choice(path, metric, METRICS)
+
+
+def _clock_fault(metric: str, resolved: tuple[Setting, ...]) -> str:
+    """What a metric of arrivals and latencies lacks; nothing if it has all it needs."""
+    if resolved and not any(map(has_clock, resolved)):
+        return "needs workload.arrivals, a server.order or a server.step"
+    if metric in OF_SLO and not all(setting.workload.slo is not None for setting in resolved):
+        return "needs a workload.slo in every cell"
+    rated = ("poisson", "gamma", "weibull", "times")
+    arrivals = [setting.workload.arrivals for setting in resolved]
+    if metric in OF_SLO_RATE and not all(
+        spec is not None and spec.process in rated and (spec.rate_per_s or spec.load) for spec in arrivals
+    ):
+        return f"needs arrivals with a rate or a load and process = one of {', '.join(rated)}"
+    return ""
 
 
 def column_faults(document: dict[str, Any], axes: tuple[Axis, ...], resolved: tuple[Setting, ...]) -> Iterator[Fault]:

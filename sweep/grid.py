@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 from sweep.model.lengths import Distribution
 from sweep.model.trace_pack import Requests
-from sweep.schema import Setting, is_served, slots_of
+from sweep.schema import Setting, has_clock, is_served_study, slots_of
 from sweep.server_cache import PrefixSpec
 from sweep.server_rules import Rules, rules_of, why_not
 from sweep.study import Study, columns_of, settings, study_hash_parts
+from sweep.timing import Demand, Timing, demand_of, timing_of
 from sweep.traced import TraceSpec
 
 
@@ -26,6 +27,7 @@ class Cell(NamedTuple):
     context: int | None
     error: str | None
     rules: Rules | None = None  # of the server model; None where slots are the only limit
+    timing: Timing | None = None  # of a study with a clock
 
 
 class Rows(NamedTuple):
@@ -45,6 +47,7 @@ class Workload(NamedTuple):
     prompt: Distribution | None = None  # own tokens, behind the prefix; None: one token
     prefix: PrefixSpec | None = None
     rows: Rows | None = None  # of a trace, in place of the prompt; `output` is then their outputs on their own
+    demand: Demand | None = None  # of a study with a clock
 
 
 class Point(NamedTuple):
@@ -69,12 +72,14 @@ def points(study: Study) -> tuple[Point, ...]:
     """The points in the order in which their workloads first appear among the cells."""
     places: dict[int, int] = {}  # by identity first: a workload may hold a long list of lengths
     by_value: dict[Workload, int] = {}
+    timed = any(map(has_clock, settings(study)))
     cells: list[list[Cell]] = []
     for cell, setting in zip(_cells(study), settings(study), strict=True):
         spec = setting.workload
         if id(spec) not in places:
             rows = _rows(spec.trace)
-            workload = Workload(study.seed, spec.requests, spec.output, spec.prompt, spec.shared_prefix, rows)
+            demand = demand_of(spec) if timed else None
+            workload = Workload(study.seed, spec.requests, spec.output, spec.prompt, spec.shared_prefix, rows, demand)
             places[id(spec)] = by_value.setdefault(workload, len(by_value))
             cells += [[]] if len(cells) < len(by_value) else []
         cells[places[id(spec)]].append(cell)
@@ -92,18 +97,22 @@ def _cells(study: Study) -> list[Cell]:
     columns = columns_of(study)
     names = [name for axis in study.axes for name in axis.columns]
     rows = zip(*(columns[name] for name in names), strict=True) if names else [()]
-    served = any(map(is_served, settings(study)))
+    served, timed = is_served_study(settings(study)), any(map(has_clock, settings(study)))
     return [
-        _cell(index, tuple(zip(names, row, strict=True)), setting, served=served)
+        _cell(index, tuple(zip(names, row, strict=True)), setting, served=served, timed=timed)
         for index, (row, setting) in enumerate(zip(rows, settings(study), strict=True))
     ]
 
 
-def _cell(index: int, axes: tuple[tuple[str, Any], ...], setting: Setting, *, served: bool) -> Cell:
-    """The cell of a setting; `served` if any cell of the study takes the server model, so that all give its columns."""
+def _cell(index: int, axes: tuple[tuple[str, Any], ...], setting: Setting, *, served: bool, timed: bool) -> Cell:
+    """The cell of a setting; `served` if any cell of the study takes the server model, so that all give its columns,
+    `timed` if any has a clock.
+    """
     server, error = setting.server, why_not(setting)
     rules = rules_of(setting) if served and error is None else None
-    return Cell(index, axes, slots_of(server), server.step_ms, server.context, error, rules)
+    timing = timing_of(setting) if timed and slots_of(server) else None
+    step_ms = None if timed else server.step_ms  # seconds are then not steps of one length
+    return Cell(index, axes, slots_of(server), step_ms, server.context, error, rules, timing)
 
 
 def _digest(study: Study) -> str:

@@ -87,7 +87,22 @@ def _cell(cell: Cell, point: Point, entries: int) -> dict[str, Any]:
         "context": cell.context,
         "step_ms": cell.step_ms,
         "error": cell.error,
+        **_clock(cell),
         **_theory(cell, point, integer_lengths(point.workload.output), entries),
+    }
+
+
+def _clock(cell: Cell) -> dict[str, float | None]:
+    """The rate asked for and the loads it means; nothing in a study without a clock."""
+    if cell.timing is None:
+        return {}
+    timing = cell.timing
+    rate, capacity = timing.rate_per_s, timing.capacity_per_s
+    return {
+        "requested_rate_per_s": rate if timing.has_seconds else None,
+        "capacity_per_s": capacity if timing.has_seconds and math.isfinite(capacity) else None,
+        "offered_load": timing.load,
+        "static_load": timing.static_load,
     }
 
 
@@ -115,7 +130,7 @@ def _is_ideal(cell: Cell, point: Point) -> bool:
     if isinstance(workload.output, Given) or (workload.rows is not None and workload.rows.order != "rows"):
         return False
     if rules is None:
-        return True
+        return cell.timing is None
     prompts = workload.prompt is not None or workload.prefix is not None or workload.rows is not None
     return not prompts and rules.kind == "slots" and rules.static_slots == rules.slots and rules.refill_delay == 0
 

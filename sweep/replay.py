@@ -73,6 +73,8 @@ def workload_in(folder: Path, cell: int, replicate: int) -> tuple[list[int], int
     workload, server = found[cell]
     if server.error is not None:
         raise InputError(f"--cell: cell {cell} cannot run: {server.error}")
+    if server.timing is not None:
+        raise InputError(f"--cell: cell {cell} has arrivals, an order or a step time; those are not drawn yet")
     if server.rules is not None:
         raise InputError(f"--cell: cell {cell} has prompts or memory; only servers that slots alone limit are drawn")
     done = next(point["replicates"] for point in manifest["points"] if cell in point["cells"])

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sweep.draws import outputs
 from sweep.errors import WorkerError
 from sweep.grid import Cell, Chunk, Point
+from sweep.latencies import timed_columns, timed_ns
 from sweep.machine import usable_cores
 from sweep.manifest import versions
 from sweep.model import lockstep
@@ -50,14 +51,16 @@ Enough = Callable[[Store, Point], bool]
 
 def chunk_replicates(point: Point, keep: str = "rows") -> int:
     """Replicates in each chunk of a point: whole blocks, by a fixed estimate of the work and never by the machine."""
-    ns_per_request = 2.0 + sum(_ns_per_request(cell, point.workload.requests) for cell in point.cells)
+    ns_per_request = 2.0 + sum(_ns_per_request(cell, point) for cell in point.cells)
     by_work = CHUNK_NS / (ns_per_request * point.workload.requests)
     by_rows = (MOST_ROWS_SUMMED if keep == "summary" else MOST_ROWS) / len(point.cells)
     return max(BLOCK, int(min(by_work, by_rows)) // BLOCK * BLOCK)
 
 
-def _ns_per_request(cell: Cell, requests: int) -> float:
-    return 0.3 + 0.05 * min(cell.slots, requests, 1000) if cell.rules is None else served_ns(cell)
+def _ns_per_request(cell: Cell, point: Point) -> float:
+    if cell.timing is not None:
+        return timed_ns(cell, point.measure)
+    return 0.3 + 0.05 * min(cell.slots, point.workload.requests, 1000) if cell.rules is None else served_ns(cell)
 
 
 def chunks(
@@ -84,12 +87,21 @@ def simulate(chunk: Chunk, keep: str = "rows") -> bytes:
     columns = {
         "cell": np.repeat(np.array([cell.index for cell in cells], np.int64), count),
         "replicate": np.tile(np.arange(chunk.first, chunk.stop, dtype=np.int64), len(cells)),
-        **(_lockstep_columns(chunk, cells) if cells[0].rules is None else served_columns(chunk, cells)),
+        **_scheduled(chunk, cells),
     }
-    columns |= _ratios(columns, cells, count)
-    columns |= _seconds(columns, np.repeat([(cell.step_ms or np.nan) / 1000 for cell in cells], count))
+    if "multiple" not in columns:
+        columns |= _ratios(columns, cells, count)
+    step_s = np.repeat([(cell.step_ms or np.nan) / 1000 for cell in cells], count)
+    columns |= _seconds(columns, step_s)
     write = summary_parquet if keep == "summary" else to_parquet
     return write(columns, point.measure, _metadata(chunk, keep, len(cells)))
+
+
+def _scheduled(chunk: Chunk, cells: Sequence[Cell]) -> dict[str, Array]:
+    """What both schedulers made of a chunk, by the model that its study takes."""
+    if cells[0].timing is not None:
+        return timed_columns(chunk, cells)
+    return _lockstep_columns(chunk, cells) if cells[0].rules is None else served_columns(chunk, cells)
 
 
 def _metadata(chunk: Chunk, keep: str, cells: int) -> dict[str, str]:
@@ -194,7 +206,9 @@ def _ratios(columns: Mapping[str, Array], cells: Sequence[Cell], count: int) -> 
 
 
 def _seconds(columns: Mapping[str, Array], step_s: Array) -> dict[str, Array]:
-    seconds = {"static_s": columns["static_steps"] * step_s, "continuous_s": columns["continuous_steps"] * step_s}
+    """Seconds of both schedulers, where they are steps of one length; a study with a clock has them already."""
+    steps = {"static_s": columns["static_steps"] * step_s, "continuous_s": columns["continuous_steps"] * step_s}
+    seconds = {name: columns.get(name, values) for name, values in steps.items()}
     with np.errstate(divide="ignore", invalid="ignore"):
         return {**seconds, "multiple_s": seconds["static_s"] / seconds["continuous_s"]}
 

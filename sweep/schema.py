@@ -4,16 +4,20 @@ Axes are in `axes`; what ties the tables of a file together (a claim and the col
 """
 
 import re
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import Discriminator, Field, PlainValidator, PrivateAttr, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
+from sweep.arrival_spec import ArrivalSpec, SloSpec
 from sweep.model.distributions import Distribution, Lab
 from sweep.model.lengths import integer_lengths
 from sweep.server_cache import KvSpec, PrefixSpec
 from sweep.server_memory import MemorySpec
+from sweep.step_spec import StepSpec
 from sweep.strict import LARGEST_INTEGER, Strict
+from sweep.timed_metrics import TIMED, Timed
 from sweep.traced import TraceSpec, outputs_of
 
 ALWAYS = (
@@ -44,7 +48,7 @@ OnServer = Literal[  # need a study on the server model: prompts, [server.kv] or
     "free_share",
 ]
 ON_SERVER: tuple[str, ...] = get_args(OnServer)
-EXTRA = ("longest_output_tokens", *IN_SECONDS, *ON_SERVER)
+EXTRA = ("longest_output_tokens", *IN_SECONDS, *ON_SERVER, *TIMED)
 METRICS = (*ALWAYS, *EXTRA)
 
 MOST_REQUESTS = 100_000_000
@@ -83,6 +87,12 @@ class WorkloadSpec(Strict):
     """Text in front of the prompts that many of them share."""
     trace: TraceSpec | None = None
     """Rows of a file in place of `output` and `prompt`: the prompts count only where [server.kv] takes them."""
+    arrivals: ArrivalSpec | None = None
+    """When requests come; left out: all wait from the start."""
+    slo: SloSpec | None = None
+    """What users ask of a request."""
+    priorities: Annotated[tuple[Annotated[float, Field(gt=0)], ...], Field(strict=False, min_length=1)] | None = None
+    """Shares of the requests in each class, the most urgent first; for server.order = "priority"."""
 
     @model_validator(mode="before")
     @classmethod
@@ -123,6 +133,18 @@ class ServerSpec(Strict):
     """Steps for which a request that has ended keeps its place: 1 for an engine that plans a step ahead."""
     static_slots: Annotated[int, Field(ge=1, le=MOST_SLOTS)] | None = None
     """Requests in a group of static batching, where it is not `slots` and what fits in memory."""
+    step: StepSpec | None = None
+    """How long a step takes, where it is not always `step_ms`."""
+    pads: bool = True
+    """Whether members of a static group that are done go on computing until the longest is; if not, they leave."""
+    charge_prompts: bool = True
+    """Whether prompts take time, each in a step of its own; only in studies with arrivals, an order or a `step`."""
+    max_wait_s: Annotated[float, Field(ge=0, le=1e9)] = 0.0
+    """A static group that is not full starts when its oldest request has waited so long."""
+    order: Literal["first_come", "shortest_first", "priority"] = "first_come"
+    """Who is admitted next, under both schedulers: who came first, the shortest output, or the most urgent class."""
+    prediction_cv: Annotated[float, Field(ge=0, le=100)] = 0.0
+    """Deviation of the error of a predicted output, relative to it, for order = "shortest_first"; 0: known exactly."""
     _fit: int = PrivateAttr(0)
 
     @model_validator(mode="after")
@@ -139,6 +161,14 @@ class ServerSpec(Strict):
                 raise ValueError(f"{self._fit:,} requests fit in memory, more than {MOST_SLOTS:,} slots")
         elif self.max_slots is not None:
             raise ValueError('max_slots goes with slots = "memory" only')
+        return self
+
+    @model_validator(mode="after")
+    def _step_is_said_once(self) -> Self:
+        if self.step is not None and self.step_ms is not None:
+            raise ValueError("step and step_ms are both given; keep one of them")
+        if self.prediction_cv > 0 and self.order != "shortest_first":
+            raise ValueError('prediction_cv goes with order = "shortest_first" only')
         return self
 
     @model_validator(mode="after")
@@ -290,7 +320,7 @@ class StudyFile(Strict):
     precision: Precision | None = None
     """How sure to be, instead of a number of replicates."""
     measure: Annotated[
-        tuple[Literal["longest_output_tokens", "static_s", "continuous_s", "multiple_s"] | OnServer, ...],
+        tuple[Literal["longest_output_tokens", "static_s", "continuous_s", "multiple_s"] | OnServer | Timed, ...],
         Field(strict=False),
     ] = ()
     """Metrics to keep beside those of every study."""
@@ -309,6 +339,19 @@ class StudyFile(Strict):
 def slots_of(server: ServerSpec) -> int:
     """The slots there are; with slots = "memory" the requests that fit, 0 when not even one does."""
     return server.slots if isinstance(server.slots, int) else server._fit
+
+
+def has_clock(setting: Setting) -> bool:
+    """Whether requests have a time of arrival, an order or an SLO, or steps a time of their own."""
+    workload, server = setting.workload, setting.server
+    own = server.step is not None or server.order != "first_come" or server.max_wait_s > 0
+    return own or workload.arrivals is not None or workload.slo is not None
+
+
+def is_served_study(resolved: Iterable[Setting]) -> bool:
+    """Whether a study runs on the server model: some cell needs it, and none has a clock."""
+    cells = list(resolved)
+    return any(map(is_served, cells)) and not any(map(has_clock, cells))
 
 
 def is_served(setting: Setting) -> bool:

@@ -18,7 +18,8 @@ from sweep.strict import Bytes, BytesOrNone, Strict
 from sweep.units import format_bytes, parse_bytes
 
 
-def _known_model(name: str) -> str:
+def known_model(name: str) -> str:
+    """The name, if there is such a model. Raises ValueError."""
     if is_config_path(name) and not Path(name).is_absolute():
         raise ValueError("in a study, the path of a config.json must be absolute: its results folder is elsewhere")
     try:
@@ -28,7 +29,8 @@ def _known_model(name: str) -> str:
     return name
 
 
-def _known_gpu(name: str) -> str:
+def known_gpu(name: str) -> str:
+    """The name, if there is such a GPU. Raises ValueError."""
     try:
         read_gpu(name)
     except SweepError as error:
@@ -51,9 +53,9 @@ class MemorySpec(Strict):
     """Memory for the KV cache of all running requests, such as "64 GiB", in place of a GPU."""
     kv_per_token: Bytes | None = None
     """KV cache of one token, such as "512 KiB", in place of a model."""
-    model: Annotated[str, AfterValidator(_known_model)] | None = None
+    model: Annotated[str, AfterValidator(known_model)] | None = None
     """A built-in model (`sweep list models`), or the absolute path of a config.json."""
-    gpu: Annotated[str, AfterValidator(_known_gpu)] | None = None
+    gpu: Annotated[str, AfterValidator(known_gpu)] | None = None
     """A built-in GPU (`sweep list gpus`), or the memory of one such as "80 GiB"."""
     gpus: Annotated[int, Field(ge=1, le=MOST_GPUS)] = 1
     """GPUs that share the model; KV heads are split over them, and copied where there are more GPUs than heads."""

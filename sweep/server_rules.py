@@ -1,8 +1,9 @@
 """What a server of a study comes to for the kernel: its rules in numbers, or why no request can ever run there."""
 
 from sweep.model.rules import NO_LIMIT, Rules
-from sweep.schema import Setting, WorkloadSpec, longest, no_slot, shortest, slots_of
+from sweep.schema import Setting, WorkloadSpec, has_clock, longest, no_slot, shortest, slots_of
 from sweep.server_cache import DEFAULT_BUDGET, KvSpec
+from sweep.timing import why_not_timed
 
 __all__ = ["Rules", "rules_of", "why_not"]
 
@@ -37,6 +38,8 @@ def why_not(setting: Setting) -> str | None:
     server, workload = setting.server, setting.workload
     if not slots_of(server):
         return no_slot(server)
+    if has_clock(setting):
+        return why_not_timed(setting)
     if server.kv is None or server.kv.policy == "slots":
         return None
     rules = rules_of(setting)

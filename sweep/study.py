@@ -38,10 +38,12 @@ from sweep.schema import (
     Setting,
     StudyFile,
     WorkloadSpec,
-    is_served,
+    has_clock,
+    is_served_study,
     slots_of,
 )
 from sweep.server_rules import why_not
+from sweep.timing import clock_faults
 from sweep.traced import read_files, without_files
 
 __all__ = [
@@ -161,6 +163,7 @@ def study_hash_parts(study: Study) -> dict[str, Any]:
         "axes": without_files(axes),
         "measure": list(study.measure),
         **_slots_found(study),
+        **_files_read(study),
     }
 
 
@@ -168,6 +171,13 @@ def _slots_found(study: Study) -> dict[str, Any]:
     """The slots of each cell where they follow from memory: the package's facts on models and GPUs may change."""
     by_memory = study.server.get("slots") == "memory"
     return {"slots_found": [slots_of(setting.server) for setting in study.resolved]} if by_memory else {}
+
+
+def _files_read(study: Study) -> dict[str, Any]:
+    """What stands for the files of arrivals and step times that are read by each cell; nothing where there are none."""
+    specs = [(setting.workload.arrivals, setting.server.step) for setting in study.resolved]
+    digests = [[None if spec is None else spec.digest() for spec in pair] for pair in specs]
+    return {"files_read": digests} if any(map(any, digests)) else {}
 
 
 def plain(study: Study) -> dict[str, Any]:
@@ -224,13 +234,15 @@ def _parse(document: dict[str, Any], name: str, set_by_user: Iterable[str], of_f
     resolved, cell_faults = _resolve(base, axes, lost)
     columns_at_fault = column_faults(document, axes, resolved) if not axis_faults else ()
     measure = _measure(file, resolved) if file is not None else ()
+    clocks_at_fault = list(clock_faults(resolved))
     lines = [
         *map(line, (*numbers, *of_files)),
         *(line(fault) for fault in faults if fault.path not in wrong),
         *(text for text, path in cell_faults.items() if path not in wrong),
         *map(line, axis_faults),
         *_overruled(set_by_user, paths),
-        *_nothing_runs(resolved),
+        *(_nothing_runs(resolved) if not clocks_at_fault else ()),
+        *map(line, clocks_at_fault),
         *map(line, metric_faults(document, resolved)),
         *(line(fault) for fault in columns_at_fault if fault.path not in wrong),
     ]
@@ -289,7 +301,8 @@ def _overruled(set_by_user: Iterable[str], paths: Iterable[str]) -> Iterator[str
 
 def _nothing_runs(resolved: tuple[Setting, ...]) -> Iterator[str]:
     if resolved and all(why_not(setting) for setting in resolved):
-        key = "server.slots" if not slots_of(resolved[0].server) else "server.kv"
+        memory = "workload.arrivals" if has_clock(resolved[0]) else "server.kv"
+        key = "server.slots" if not slots_of(resolved[0].server) else memory
         yield f"{key}: no cell can run: {why_not(resolved[0])}"
 
 
@@ -301,5 +314,5 @@ def _measure(file: StudyFile, resolved: Iterable[Setting]) -> tuple[str, ...]:
     named = [claim.metric for claim in file.claims]
     named += [file.precision.metric] if file.precision is not None else []
     named += [word or "" for chart in file.charts for word in (chart.metric, chart.x, chart.y, chart.color)]
-    named += ["refused_requests"] if any(map(is_served, resolved)) else []
+    named += ["refused_requests"] if is_served_study(resolved) else []
     return tuple(dict.fromkeys([*file.measure, *(metric for metric in EXTRA if metric in named)]))

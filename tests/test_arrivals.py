@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweep.model.arrivals import AtOnce, Bursts, Gaps, Phases, Times, arrival_s, observed, think_times, unit_gaps
+from sweep.model.arrival_patterns import AtOnce, Bursts, Gaps, Phases, Times
+from sweep.model.arrivals import arrival_s, observed, think_times, unit_gaps
 from sweep.model.distributions import Uniform
 from sweep.model.lengths import look_up_of
 from sweep.model.lockstep import ARRIVALS, draw_lengths

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from scipy.special import gammaln, logsumexp, stdtrit
 
 from sweep.model import arriving
-from sweep.model.arrivals import Gaps, arrival_s
+from sweep.model.arrival_patterns import Gaps
+from sweep.model.arrivals import arrival_s
 from sweep.model.arriving import Requests, Times, continuous_times, static_times
 from sweep.model.distributions import Geometric, Mixture, UniformPart
 from sweep.model.lengths import Constant as ConstantLength

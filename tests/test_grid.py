@@ -26,7 +26,7 @@ def test_a_study_without_a_grid_is_one_cell_of_one_point():
     (point,) = points(study())
     (cell,) = point.cells
     assert (point.index, point.workload.seed, point.workload.requests) == (0, 7, 20)
-    assert cell == (0, (), 4, None, None, None, None)
+    assert cell == (0, (), 4, None, None, None, None, None)
 
 
 def test_servers_that_meet_the_same_workload_share_its_point():

@@ -6,57 +6,19 @@ that wait for their answers, whose arrivals depend on the server (`think_times` 
 """
 
 import math
-from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import gammaincinv, gammaln
 
+from sweep.model.arrival_patterns import AtOnce, Bursts, Gaps, Pattern, Phases, Times
 from sweep.model.lockstep import ARRIVALS
 from sweep.model.uniforms import BURSTS, uniforms
 
 F64 = NDArray[np.float64]
 
 MORE_BURSTS = 64  # drawn at a time until they reach past the last arrival
-
-
-class AtOnce(NamedTuple):
-    """All requests wait from the start."""
-
-
-class Gaps(NamedTuple):
-    """Independent gaps of this distribution and cv (standard deviation / mean); "exponential" has cv 1."""
-
-    kind: Literal["exponential", "gamma", "weibull"]
-    cv: float = 1.0
-
-
-class Phases(NamedTuple):
-    """A rate that changes: each phase lasts `seconds` at `factor` times some level, and after the last the first
-    follows again. Within a phase arrivals are Poisson.
-    """
-
-    seconds: tuple[float, ...]
-    factors: tuple[float, ...]
-
-
-class Bursts(NamedTuple):
-    """On for exponential times of mean `on_s`, off for such that the share of time on is `on_share`; Poisson when on,
-    nobody when off.
-    """
-
-    on_share: float
-    on_s: float
-
-
-class Times(NamedTuple):
-    """Given times, the first at 0, from the first request on in every replicate."""
-
-    seconds: tuple[float, ...]
-
-
-Pattern = AtOnce | Gaps | Phases | Bursts | Times
 
 
 def arrival_s(pattern: Pattern, rate_per_s: float | None, seed: int, first: int, count: int, requests: int) -> F64:
