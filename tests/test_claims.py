@@ -9,6 +9,7 @@ from folders import claim, from_multiples, write_folder
 import sweep
 from sweep.report.claims import Verdict, as_json, check, difference, exit_status
 from sweep.report.stats import Column, mean_interval, percentile_interval, wilson
+from sweep.report.terminal import replay_text
 from sweep.report.words import verdict_estimate
 from sweep.study import parse_study
 
@@ -259,3 +260,11 @@ def test_a_claim_on_a_difference_is_simulated_and_judged(tmp_path: Path) -> None
     two, eight, every = sweep.run(parse_study(document, "x"), tmp_path, report=False).check()
     assert (two.cell, two.verdict, eight.cell, eight.verdict) == (0, "fails", 2, "holds")
     assert (every.verdict, every.share) == ("holds", 1.0)
+
+
+def test_the_worst_workload_of_a_claim_that_fails_is_ready_for_replay(tmp_path: Path) -> None:
+    claims = [claim(at_least=1), claim(at_least=5, where={"slots": 8})]
+    store = write_folder(tmp_path, [from_multiples([6, 7] * 20), from_multiples([4, 3] * 20)], claims=claims)
+    told = replay_text(tmp_path, check(store))
+    assert told == f"Look into one: sweep replay {tmp_path} --cell 1 --replicate 1"
+    assert replay_text(tmp_path, []) == ""

@@ -64,11 +64,13 @@ def factors(manifest: Mapping[str, Any]) -> list[Factor]:
 
 
 def attribution(store: Store, metric: str = "multiple") -> Attribution | None:
-    """What each factor of a folder adds to a metric; None where there are none, or a cell has no result."""
+    """What each factor of a folder adds to a metric; None without factors, without rows, or where a cell has none."""
     known = factors(store.manifest)
+    if not known or store.keeps == "summary":
+        return None
     cells = _by_levels(store.manifest, known)
     columns = _columns(store, metric, list(cells.values()))
-    if not known or columns is None:
+    if columns is None:
         return None
     names = [factor_name(factor) for factor in known]
     weights = [_weights(place, len(known)) for place in range(len(known))]

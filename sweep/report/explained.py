@@ -22,7 +22,9 @@ def waterfall_figure(store: Store, metric: str) -> tuple[Chart, str, pl.DataFram
     """The parts of a metric from the first cell of a factorial study to the last: picture, caption, numbers."""
     found = attribution(store, metric)
     if found is None:
-        why = "The parts are not known: every axis needs two values, and every cell a result in every workload"
+        why = (
+            "The parts are not known: every axis needs two values, every cell a result in every workload, and rows kept"
+        )
         return styled(nothing(), why, []), f"{why}.", pl.DataFrame()
     named = found.parts if found.drain is None else (*found.parts, found.drain)
     parts = {part.name: part for part in named}
