@@ -63,7 +63,8 @@ class Tally(NamedTuple):
 
 def summary_parquet(columns: Mapping[str, Values], measure: Sequence[str], metadata: dict[str, str]) -> bytes:
     """Bytes of a summary shard: a row for each cell, from the columns of its rows, each (rows,), sorted by cell."""
-    cells, starts = np.unique(columns["cell"], return_index=True)
+    starts = np.flatnonzero(np.diff(columns["cell"], prepend=-1))
+    cells = columns["cell"][starts]
     parts = [slice(start, stop) for start, stop in zip(starts, [*starts[1:], len(columns["cell"])], strict=True)]
     rows = [
         _row(int(cell), {name: column[part] for name, column in columns.items()}, measure)
@@ -142,7 +143,9 @@ def _column(metric: str, columns: Mapping[str, Values]) -> dict[str, Any]:
 
 def _total(values: Values) -> int:
     """The sum of whole numbers, where 64 bits could wrap."""
-    whole = values.astype(np.int64)
+    whole = values.astype(np.int64, copy=False)
+    if int(whole.max(initial=0)) * len(whole) < 2**63:
+        return int(whole.sum())
     return (int((whole >> 32).sum()) << 32) + int((whole & 0xFFFFFFFF).sum())
 
 
@@ -150,7 +153,7 @@ def _product(a: Values, b: Values) -> int:
     """The sum of the products of whole numbers that are not negative, where 64 bits could wrap."""
     largest = int(a.max(initial=0)) * int(b.max(initial=0)) * len(a)
     if largest < 2**63:
-        return int(a.astype(np.int64) @ b.astype(np.int64))
+        return int(a.astype(np.int64, copy=False) @ b.astype(np.int64, copy=False))
     return sum(x * y for x, y in zip(a.tolist(), b.tolist(), strict=True))
 
 
