@@ -74,6 +74,7 @@ def _point(point: Point) -> dict[str, Any]:
         "output_mean": mean,
         "output_cv": _null(cv),
         "output_at_cap": lengths.at_cap,
+        **_horizon(point),
         "cells": [cell.index for cell in point.cells],
     }
 
@@ -90,6 +91,14 @@ def _cell(cell: Cell, point: Point, entries: int) -> dict[str, Any]:
         **_clock(cell),
         **_theory(cell, point, integer_lengths(point.workload.output), entries),
     }
+
+
+def _horizon(point: Point) -> dict[str, Any]:
+    """Which requests count; nothing where all wait from the start."""
+    demand = point.workload.demand
+    if demand is None or demand.arrivals.process == "at_once":
+        return {}
+    return {"horizon": demand.arrivals.horizon, "warm_up": demand.arrivals.warm_up}
 
 
 def _clock(cell: Cell) -> dict[str, float | None]:

@@ -304,6 +304,8 @@ class Chart(Strict):
     """Column that tells lines or bars apart."""
     metric: Text | None = None
     """Metric that is drawn."""
+    log: bool | None = None
+    """For kind = "lines": whether the vertical axis is logarithmic."""
 
 
 class StudyFile(Strict):

@@ -12,6 +12,9 @@ import sweep
 from sweep.errors import StudyError
 from sweep.grid import points
 from sweep.latencies import _drawn, _largest_rate, _lived, _meets, _percentiles, _requests, _run
+from sweep.report.charts.curves import lines
+from sweep.report.clock import clock_text
+from sweep.report.words import metric_name
 from sweep.study import parse_study
 
 MEASURED = Path(__file__).parents[2] / "shared" / "data" / "step_times"
@@ -302,3 +305,33 @@ def test_the_lab_is_drawn_the_same_with_arrivals() -> None:
     lab = {"output": {"distribution": "lab", "first_seed": 37}}
     frame = rows(run(workload=lab, requests=200))
     assert frame["output_tokens"][0] == tokens
+
+
+def test_a_study_says_which_requests_count_and_where_static_batching_cannot_keep_up() -> None:
+    steady = {"process": "poisson", "load": 0.5, "horizon": "steady"}
+    results = run(arrivals=steady, grid={"workload.arrivals.load": [0.1, 0.5, 0.7]})
+    said = clock_text(results.cells, results.manifest)
+    assert said.startswith("Steady: the first 20 % of the requests")
+    assert "cannot keep up in 2 cells" in said
+    assert "all requests count" in clock_text(*_folder(run()))
+    assert clock_text(*_folder(run(arrivals={"process": "at_once"}))) == ""
+
+
+def _folder(results):
+    return results.cells, results.manifest
+
+
+def test_a_logarithmic_axis_is_one_and_zero_has_no_place_on_it() -> None:
+    results = run(grid={"workload.arrivals.load": [0.1, 0.5, 0.7]}, measure=["static_wait_mean_s"])
+    drawn = lines(results.cells, "arrivals_load", metric="static_wait_mean_s", log=True).to_dict()
+    assert '"type": "log"' in json.dumps(drawn)
+    zero = results.cells.with_columns(static_wait_mean_s_mean=0.0 * results.cells["static_wait_mean_s_mean"])
+    drawn = lines(zero, "arrivals_load", metric="static_wait_mean_s", log=True).to_dict()
+    assert '"domain": [0' in json.dumps(drawn) or '"type": "log"' not in json.dumps(drawn["layer"])
+
+
+def test_latencies_are_spoken_of_in_words() -> None:
+    assert (
+        metric_name("continuous_ttft_p95_s").title == "95th percentile of the time to the first token, continuous (s)"
+    )
+    assert metric_name("static_e2e_mean_s").subject == "The mean of the time to the last token under static batching"

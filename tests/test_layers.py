@@ -11,15 +11,24 @@ PACKAGE = Path(__file__).parents[1] / "sweep"
 LAYERS = [  # a module imports only from its own line or one above
     ["errors", "units", "tables"],
     ["model"],
-    ["faults", "axes", "schema", "columns", "changes", "resolve", "ranges", "strict", "server_memory", "server_cache", "arrival_spec", "step_spec", "timed_metrics", "traced"],
+    [
+        *["faults", "axes", "schema", "columns", "changes", "resolve", "ranges", "strict", "server_memory"],
+        *["server_cache", "arrival_spec", "step_spec", "timed_metrics", "traced"],
+    ],
     ["timing", "server_rules"],
     ["study"],
     ["grid"],
     ["record"],
     ["results", "sums"],
-    ["machine", "cluster", "manifest", "workers", "draws", "serving", "latencies", "runner", "progress", "status", "verify"],
+    [
+        *["machine", "cluster", "manifest", "workers", "draws", "serving", "latencies", "runner", "progress"],
+        *["status", "verify"],
+    ],
     ["report"],
-    ["api", "describe", "gallery", "lab", "multiple", "pilot", "replay", "timelines", "memory_text", "step_text", "timelines", "traffic", "fit_text", "listing"],
+    [
+        *["api", "describe", "gallery", "lab", "multiple", "pilot", "replay", "timelines", "memory_text", "step_text"],
+        *["traffic", "fit_text", "listing"],
+    ],
     ["cli"],
     ["__main__", "__init__"],
 ]

@@ -216,7 +216,7 @@ def _lines(store: Store, cells: pl.DataFrame, _: Sequence[Verdict], wish: Mappin
     x, color, metric = str(wish["x"]), wish.get("color"), str(wish["metric"])
     shown, fixed = _slice(cells, store.manifest, [x, *([color] if color else [])])
     claim = claim_on(metric, store.manifest, set(shown["cell"]))
-    chart = charts.lines(shown, x, color=color, metric=metric, claim=claim, note=fixed)
+    chart = charts.lines(shown, x, color=color, metric=metric, claim=claim, note=fixed, log=bool(wish.get("log")))
     columns = [str(color), x] if color else [x]
     return chart, f"{_of_means(shown, metric)} {not_modelled(store.manifest)}", _means(shown, columns, metric)
 

@@ -20,6 +20,7 @@ import polars as pl
 from sweep.report.boundary import Boundary, boundaries
 from sweep.report.charts.look import save
 from sweep.report.claims import Verdict, check
+from sweep.report.clock import clock_text
 from sweep.report.details import details
 from sweep.report.figures import KINDS, Figure, figures, timelines
 from sweep.report.markup import UNFOLDED, cell_table, claims_list, data_table, turns_list, verdict_table
@@ -175,6 +176,7 @@ def _provenance(manifest: Mapping[str, Any], cells: pl.DataFrame) -> str:
         "replicates": f"{asked}{done} simulated",
         **({"precision": precision_text(cells, manifest)} if manifest["precision"] is not None else {}),
         **({"requests": refused} if (refused := refused_text(cells, manifest)) else {}),
+        **({"arrivals": clock} if (clock := clock_text(cells, manifest)) else {}),
         "versions": ", ".join(f"{name} {version}" for name, version in manifest["versions"].items()),
         "hash": manifest["hash"],
     }

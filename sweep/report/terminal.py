@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from sweep.report.claims import FAILS, Verdict
+from sweep.report.clock import clock_text
 from sweep.report.refused import refused_text
 from sweep.report.stats import axis_columns
 from sweep.report.words import at, axis_value, number, plural, precision_text, sentence, verdict_estimate, with_interval
@@ -20,7 +21,7 @@ MOST_VERDICTS = 12  # shown one by one
 def summary_text(frame: pl.DataFrame, manifest: Mapping[str, Any], verdicts: Sequence[Verdict]) -> str:
     """Title, answer, cells and verdicts of a results folder."""
     parts = [manifest["title"], sentence(frame, manifest, verdicts), precision_text(frame, manifest)]
-    parts += [refused_text(frame, manifest), cells_text(frame, manifest)]
+    parts += [refused_text(frame, manifest), clock_text(frame, manifest), cells_text(frame, manifest)]
     if verdicts:
         parts.append(verdicts_text(verdicts) if len(verdicts) <= MOST_VERDICTS else _counted(verdicts))
     return "\n\n".join(part for part in parts if part)

@@ -1,6 +1,7 @@
 """Names, numbers and the answer in plain words, shared by the charts, the page and the terminal. ASCII throughout."""
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -27,6 +28,10 @@ METRIC_NAMES = {
     "static_utilisation": Name("Utilisation under static batching", "utilisation, static (busy / all slot-steps)"),
     "continuous_utilisation": Name(
         "Utilisation under continuous batching", "utilisation, continuous (busy / all slot-steps)"
+    ),
+    "static_slo_rate_per_s": Name("The largest rate that static batching serves", "largest rate, static (requests/s)"),
+    "continuous_slo_rate_per_s": Name(
+        "The largest rate that continuous batching serves", "largest rate, continuous (requests/s)"
     ),
     "output_tokens": Name("The number of output tokens", "output of a workload (tokens)"),
     "longest_output_tokens": Name("The longest output", "longest output of a workload (tokens)"),
@@ -58,6 +63,9 @@ AXIS_TITLES = {
     "token_budget": "tokens a step (at most)",
     "kv_token_budget": "tokens a step (at most)",
     "step_ms": "step time (ms)",
+    "arrivals_load": "load (of what continuous batching can serve)",
+    "arrivals_rate_per_s": "arrivals (requests/s)",
+    "arrivals_cv": "cv of the gaps between arrivals",
     "output_mean": "mean output length (tokens)",
     "output_cv": "cv of the output length",
     "output_max_tokens": "cap on the output length (tokens)",
@@ -65,9 +73,28 @@ AXIS_TITLES = {
 SHORT = {"output_cv": "cv", "output_mean": "mean length", "output_max_tokens": "cap"}
 
 
+LATENCIES = {
+    "wait": "wait",
+    "ttft": "time to the first token",
+    "tpot": "time per later token",
+    "e2e": "time to the last token",
+}
+
+
 def metric_name(metric: str) -> Name:
     """How a metric is spoken of; one that is not known goes by its column."""
-    return METRIC_NAMES.get(metric, Name(metric, metric))
+    return METRIC_NAMES.get(metric) or _latency_name(metric) or Name(metric, metric)
+
+
+def _latency_name(metric: str) -> Name | None:
+    """How a latency of one scheduler is spoken of, such as continuous_ttft_p95_s; None for other metrics."""
+    known = re.fullmatch(r"(static|continuous)_(wait|ttft|tpot|e2e)_(mean|p\d\d)_s", metric)
+    if known is None:
+        return None
+    scheduler, latency, part = known.groups()
+    which = "mean" if part == "mean" else f"{part[1:]}th percentile"
+    words = f"{which} of the {LATENCIES[latency]}"
+    return Name(f"The {words} under {scheduler} batching", f"{words}, {scheduler} (s)")
 
 
 def axis_title(column: str) -> str:

@@ -11,11 +11,12 @@ from sweep.report import findings
 from sweep.report.charts.axes import clamp, named_axis, nothing, numeric_axis, tooltips
 from sweep.report.charts.look import HEIGHT, MUTED, PAPER, RED, WIDTH, Chart, series_colors, styled
 from sweep.report.claims import bound_text, bounds
-from sweep.report.findings import THEORY, THEORY_NAMES
+from sweep.report.findings import BOUNDS, THEORY, THEORY_NAMES
 from sweep.report.words import SHORT, axis_value, metric_name
 
 Claim = Mapping[str, Any]
 
+THEORIES = ("theory", "least", "most")
 DASHED_LINES = 6  # with more lines than this, theory would hide them
 
 
@@ -27,8 +28,12 @@ def lines(
     metric: str = "multiple",
     claim: Claim | None = None,
     note: str = "",
+    log: bool = False,
 ) -> Chart:
-    """The mean of a metric against one axis with its 95 % band, a line for each value of another, theory dashed."""
+    """The mean of a metric against one axis with its 95 % band, a line for each value of another, theory dashed.
+
+    log : a logarithmic vertical axis, unless a mean is 0 or below, which has no place on it.
+    """
     frame = _line_frame(cells, x, color, metric)
     title = findings.of_lines(cells, x, color, metric)
     names = list(dict.fromkeys(frame["series"]))
@@ -37,17 +42,19 @@ def lines(
     subtitle += findings.reasons(cells, [name for name in (color, x) if name])
     if frame["value"].count() == 0:
         return styled(nothing(), title, subtitle)
-    domain = _reach(frame, metric, claim)
+    log = log and bool((frame["value"].drop_nulls() > 0).all())
+    domain = _log_reach(frame) if log else _reach(frame, metric, claim)
+    if log:
+        frame = frame.with_columns(low=pl.max_horizontal("low", pl.lit(domain[0])))
     horizontal = numeric_axis(cells[x], x) if joined else named_axis(cells[x], x)
     colors = alt.Color("series:N", scale=alt.Scale(domain=names, range=series_colors(len(names))), legend=None)
-    vertical = {"title": f"mean {metric_name(metric).title}", "scale": alt.Scale(domain=domain, nice=False, zero=False)}
+    vertical = {"title": f"mean {metric_name(metric).title}", "scale": _vertical_scale(domain, log=log)}
     tooltip = tooltips(("label", x), ("series", color or "line"), ("text", f"mean {metric}"), ("n", "workloads"))
     base = alt.Chart(frame).encode(x=horizontal, color=colors, tooltip=tooltip)
     layers = [*_interval_layers(base, vertical, joined=joined), *_reference_rules(frame, metric, claim, domain)]
-    if frame["theory"].count():
-        layers.append(_theory_layer(base, vertical, joined=joined))
+    layers += [_theory_layer(base, vertical, name, joined=joined) for name in THEORIES if frame[name].count()]
     if len(names) > 1:
-        layers.append(_end_labels(frame, names, horizontal, colors, domain))
+        layers.append(_end_labels(frame, names, horizontal, colors, domain, log=log))
     width = WIDTH if joined else alt.Step(clamp(WIDTH / cells[x].n_unique(), 40, 150))
     return styled(alt.layer(*layers), title, subtitle, width=width, height=HEIGHT)
 
@@ -63,8 +70,11 @@ def _line_frame(cells: pl.DataFrame, x: str, color: str | None, metric: str) -> 
     name = SHORT.get(color, color) if color else None
     crowded = color is not None and cells[color].n_unique() > DASHED_LINES
     theory = pl.Series([None] * len(ordered), dtype=pl.Float64)
+    bounded = [theory, theory]
     if metric in THEORY and not crowded:
         theory = ordered[THEORY[metric]]
+    if metric in BOUNDS and not crowded:
+        bounded = [ordered[name] for name in BOUNDS[metric]]
     return pl.DataFrame(
         {
             "x": ordered[x] if numeric else labels,
@@ -75,6 +85,8 @@ def _line_frame(cells: pl.DataFrame, x: str, color: str | None, metric: str) -> 
             "high": pl.select(pl.coalesce(high, mean)).to_series(),
             "text": [None if m is None else f"{m:.4g}" for m in mean],
             "theory": theory,
+            "least": bounded[0],
+            "most": bounded[1],
             "n": [f"{n:,}" for n in ordered["replicates"]],
         },
         schema_overrides={"text": pl.String},
@@ -94,6 +106,17 @@ def _reach(frame: pl.DataFrame, metric: str, claim: Claim | None) -> list[float]
     low, high = min(low, *near, high), max(high, *near, low)
     room = 0.05 * ((high - low) or span)
     return [low if low == 0 else low - room, high + room]
+
+
+def _log_reach(frame: pl.DataFrame) -> list[float]:
+    """The range of a logarithmic axis: all means, and intervals as far as they reach above a tenth of the lowest."""
+    lowest = float(frame["value"].min())  # type: ignore[arg-type]
+    low = max(float(frame["low"].min()), lowest / 10)  # type: ignore[arg-type]
+    return [low / 1.2, float(frame["high"].max()) * 1.2]  # type: ignore[arg-type]
+
+
+def _vertical_scale(domain: list[float], *, log: bool) -> alt.Scale:
+    return alt.Scale(type="log", domain=domain, nice=False) if log else alt.Scale(domain=domain, nice=False, zero=False)
 
 
 def _reference_rules(frame: pl.DataFrame, metric: str, claim: Claim | None, domain: Sequence[float]) -> list[Chart]:
@@ -135,32 +158,43 @@ def _interval_layers(base: alt.Chart, vertical: dict[str, Any], *, joined: bool)
     return [base.mark_area(opacity=0.22, invalid="break-paths-show-domains").encode(**interval), line, dots]
 
 
-def _theory_layer(base: alt.Chart, vertical: dict[str, Any], *, joined: bool) -> Chart:
-    known = base.transform_filter("isValid(datum.theory)")
+def _theory_layer(base: alt.Chart, vertical: dict[str, Any], name: str, *, joined: bool) -> Chart:
+    """What theory knows: an expectation or a limit dashed, bounds dotted."""
+    known = base.transform_filter(f"isValid(datum.{name})")
+    dash = [5, 4] if name == "theory" else [1, 3]
     mark = (
-        known.mark_line(strokeDash=[5, 4], strokeWidth=1.4, clip=True)
+        known.mark_line(strokeDash=dash, strokeWidth=1.4, clip=True)
         if joined
         else known.mark_tick(clip=True, size=44, thickness=2, opacity=1)
     )
-    return mark.encode(y=alt.Y("theory:Q", **vertical))  # type: ignore[no-any-return]
+    return mark.encode(y=alt.Y(f"{name}:Q", **vertical))  # type: ignore[no-any-return]
 
 
 def _key(frame: pl.DataFrame, metric: str, *, joined: bool) -> list[str]:
     """What the marks beside the means are."""
     bands, dashes = ("bands", "dashed") if joined else ("bars", "ticks")
     theory = f"; {dashes}: {THEORY_NAMES[metric]}" if metric in THEORY and frame["theory"].count() else ""
-    return [f"{bands.capitalize()} are 95 % intervals{theory}"]
+    bounds_drawn = "; dotted: Graham's bounds on the mean" if frame["least"].count() else ""
+    return [f"{bands.capitalize()} are 95 % intervals{theory}{bounds_drawn}"]
 
 
 def _end_labels(
-    frame: pl.DataFrame, names: Sequence[str], horizontal: alt.X, colors: alt.Color, domain: Sequence[float]
+    frame: pl.DataFrame,
+    names: Sequence[str],
+    horizontal: alt.X,
+    colors: alt.Color,
+    domain: Sequence[float],
+    *,
+    log: bool,
 ) -> Chart:
     """The name of each line at its end; where lines end close together the names are moved apart."""
     ends = frame.filter(pl.col("value").is_not_null()).group_by("series", maintain_order=True).last().sort("value")
     every = math.ceil(len(ends) / (HEIGHT / 15))
     ends = ends.gather_every(every)
-    gap = (domain[1] - domain[0]) * 15 / HEIGHT
-    ends = ends.with_columns(place=pl.Series(_apart(ends["value"].to_list(), gap, domain[1])))
+    seen, back = (math.log, math.exp) if log else (float, float)  # heights on the picture
+    gap = (seen(domain[1]) - seen(domain[0])) * 15 / HEIGHT
+    places = _apart([seen(value) for value in ends["value"]], gap, seen(domain[1]))
+    ends = ends.with_columns(place=pl.Series([back(place) for place in places]))
     assert set(ends["series"]) <= set(names)
     mark = alt.Chart(ends).mark_text(align="left", dx=9, fontSize=12, fontWeight="bold")
     return mark.encode(x=horizontal, y="place:Q", text="series:N", color=colors)  # type: ignore[no-any-return]
