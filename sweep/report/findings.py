@@ -14,6 +14,7 @@ from sweep.report.stats import Values, defined
 from sweep.report.words import SHORT, at, axis_value, metric_name, number, percent, plural
 
 THEORY = {"multiple": "limit_multiple", "static_steps": "exact_static_steps"}
+BOUNDS = {"continuous_steps": ("least_continuous_steps", "most_continuous_steps")}  # of a mean, by theory
 STAYS, RISES, FALLS = "stays the same", "rises", "falls"
 PEAKS, DIPS = "is largest in between", "is smallest in between"
 THEORY_NAMES = {"multiple": "the limit of a queue that never empties", "static_steps": "the exact expectation"}
