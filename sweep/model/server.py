@@ -510,8 +510,15 @@ def serve_one(
             if paging:
                 prompt_need = blocks_of(done[i] + chunk[decoding], size) - blocks_of(done[i], size)
         r = 0
-        if not caching and used + takers[due] + prompt_need <= usable:
+        if used + takers[due] + prompt_need <= usable:
             used += takers[due] + prompt_need
+            while caching and r < decoding:
+                ahead = phase[r] - due
+                if ahead == 0 or ahead == 1 or ahead == 1 - size:  # a block is taken, or becomes full
+                    extend(pool, names, texts, start[batch[r]], lead[r] + steps, 1, size)
+                r += 1
+            if caching and prompt_before:
+                extend(pool, names, texts, start[batch[decoding]], done[batch[decoding]], chunk[decoding], size)
             r = running
         while r < running:
             need = prompt_need if r >= decoding else int(phase[r] == due)
@@ -539,7 +546,7 @@ def serve_one(
                 used += need
                 if caching and r >= decoding:
                     extend(pool, names, texts, start[batch[r]], done[batch[r]], chunk[r], size)
-                elif caching and (phase[r] - due) % size <= 1:  # its block becomes full, or one is taken
+                elif caching and (phase[r] - due) % size <= 1:
                     extend(pool, names, texts, start[batch[r]], lead[r] + steps, 1, size)
             r += 1
         tokens = decoding
@@ -644,8 +651,10 @@ def serve_one(
                     step_log[steps - 1] = np.array((running, running, used, clock, stored))
                     write_schedule(schedule_log, entry, batch, chunk, running, decoding)
             if caching:
+                leapt_due = leapt_from % size
                 for r in range(running):
-                    if (phase[r] - leapt_from) % size <= steps - leapt_from:  # a block becomes full, or one is taken
+                    ahead = phase[r] - leapt_due if phase[r] >= leapt_due else phase[r] - leapt_due + size
+                    if ahead <= steps - leapt_from:
                         extend(pool, names, texts, start[batch[r]], lead[r] + leapt_from, steps - leapt_from, size)
             leapt = steps - leapt_from
             scheduled += running * leapt
@@ -663,9 +672,9 @@ def serve_one(
             lingering = 0
         if steps >= next_end:
             stay = 0
-            still_decoding = 0
-            next_end = NEVER
-            for r in range(running):
+            while stay < decoding and ends[stay] != steps:
+                stay += 1
+            for r in range(stay, running):
                 i = batch[r]
                 if r < decoding and ends[r] == steps:
                     takers[phase[r]] -= int(paging)
@@ -674,13 +683,11 @@ def serve_one(
                     ghosts[lingering] = i
                     lingering += 1
                     continue
-                if r < decoding:
-                    still_decoding += 1
-                    next_end = min(next_end, ends[r])
                 batch[stay], lead[stay], ends[stay], phase[stay] = i, lead[r], ends[r], phase[r]
                 stay += 1
+            decoding -= running - stay
             running = stay
-            decoding = still_decoding
+            next_end = ends[:decoding].min() if decoding > 0 else NEVER
             if refill_delay == 0:
                 freed, gone = leave(pool, texts, start, ghosts[:lingering], text, reserved, size, caching)
                 used -= freed
