@@ -78,6 +78,12 @@ def test_one_condition_turns_once_however_many_claims_have_it(tmp_path: Path) ->
     json.dumps([first, second, *every], allow_nan=False)
 
 
+def test_a_terminal_shows_the_first_of_many(tmp_path: Path) -> None:
+    (found,) = boundaries(line(tmp_path, [4, 6], {"slots": [4, 16]}, claim(at_least=5)))
+    told = boundaries_text([found] * 25).splitlines()
+    assert (len(told), told[-1]) == (21, "... and 5 more, in --json")
+
+
 def test_names_and_cells_without_results_have_no_boundary(tmp_path: Path) -> None:
     assert boundaries(line(tmp_path / "a", [4, 6], {"shape": ["flat", "wild"]}, claim(at_least=5))) == []
     steps = [from_multiples(4 + SPREAD), "nothing fits", from_multiples(6 + SPREAD)]

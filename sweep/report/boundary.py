@@ -18,6 +18,8 @@ from sweep.report.claims import Verdict, as_json, bounds, condition, judge
 from sweep.report.words import SHORT, at, axis_value, number
 from sweep.results import Store
 
+MOST_LINES = 20  # in a terminal
+
 
 class Boundary(NamedTuple):
     """Where along an axis a claim turns; an end of the interval is None where no cell on that side is sure."""
@@ -60,8 +62,9 @@ def boundaries(store: Store) -> list[Boundary]:
 
 
 def boundaries_text(found: Sequence[Boundary]) -> str:
-    """A line for each boundary."""
-    return "\n".join(f"Turns: {boundary_text(one)}" for one in found)
+    """A line for each boundary, the first ones of a large grid."""
+    lines = [f"Turns: {boundary_text(one)}" for one in found[:MOST_LINES]]
+    return "\n".join(lines + ([f"... and {len(found) - MOST_LINES:,} more, in --json"] if found[MOST_LINES:] else []))
 
 
 def boundary_text(boundary: Boundary) -> str:

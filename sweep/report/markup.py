@@ -64,7 +64,7 @@ def turns_list(turns: Sequence[Boundary]) -> str:
     """Where along an axis the verdict on a claim turns; folded away where there are many."""
     if not turns:
         return ""
-    items = "".join(f"<li>{escape(boundary_text(turn))}</li>\n" for turn in turns)
+    items = "".join(f"<li>{escape(boundary_text(turn))}</li>\n" for turn in turns[:MOST_ROWS])
     note = "Where a verdict turns, read off straight lines between neighbouring cells, with the 95 % interval of that:"
     told = f'<p class="note">{note}</p>\n<ul>\n{items}</ul>\n'
     return told if len(turns) <= UNFOLDED else f"<details><summary>Where verdicts turn</summary>\n{told}</details>\n"

@@ -164,7 +164,7 @@ def _more(verdict: Verdict) -> str:
 
 def _rounded_up(n: int) -> int:
     """A whole number with two significant digits that is not below n."""
-    unit = 10 ** max(0, len(str(n)) - 2)
+    unit = int(10 ** max(0, len(str(n)) - 2))
     return -(-n // unit) * unit
 
 
