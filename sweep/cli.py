@@ -135,6 +135,9 @@ def _folders(studies: list[Path], out: Path | None) -> list[Path]:
     """Where each study's results go; two studies of one name would meet in one folder."""
     if out is not None and len(studies) == 1:
         return [out]
+    for path in studies:
+        if path.stem in ("", "..", "."):
+            raise InputError(f"{path}: its name gives no results folder of its own; give one with -o")
     folders = [(out or Path("results")) / path.stem for path in studies]
     for folder in folders:
         if folders.count(folder) > 1:
@@ -148,12 +151,13 @@ def _run_one(study: "Study", path: Path, folder: Path, console: "Console", **how
     from sweep import api
     from sweep.progress import Reporter
 
-    console.print(f"{path} -> {folder}", *study.notes, sep="\n", style="dim", markup=False)
+    console.print(_printable(f"{path} -> {folder}"), *study.notes, sep="\n", style="dim", markup=False)
     try:
         with Reporter(console) as reporter:
             results = api.run(study, folder, watch=reporter, **how)
     except KeyboardInterrupt:
-        console.print(f"interrupted; what was finished is in {folder}, run the same command to go on", markup=False)
+        kept = _printable(f"interrupted; what was finished is in {folder}, run the same command to go on")
+        console.print(kept, markup=False)
         raise typer.Exit(130) from None
     for note in _notes_on_compiled_code():
         console.print(note, markup=False)
@@ -307,7 +311,7 @@ def gallery(
             replicates=replicates,
             jobs=jobs,
             watch=reporter,
-            start=lambda path: console.print(str(path), style="dim", markup=False),
+            start=lambda path: console.print(_printable(str(path)), style="dim", markup=False),
         )
     print(_printable(str(page)))
 
@@ -367,7 +371,7 @@ def new(
         print(new_study(), end="")
     else:
         write_new(file)
-        print(f"{file} and its schema are written; next: sweep run {file}")
+        print(_printable(f"{file} and its schema are written; next: sweep run {file}"))
 
 
 @app.command()

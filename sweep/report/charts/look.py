@@ -55,13 +55,22 @@ def styled(chart: Chart, title: str, subtitle: Sequence[str], **size: float | al
 
 def save(chart: Chart, folder: Path, name: str) -> str:
     """The chart as SVG text; also written to the folder as `name`.svg and `name`.png, without any network."""
-    spec = json.dumps(chart.to_dict())
+    spec = json.dumps(_drawable(chart.to_dict()))
     options: dict[str, Any] = {"vl_version": _VL_VERSION, "allowed_base_urls": []}
     picture = svg.smaller(svg.with_own_ids(str(vl_convert.vegalite_to_svg(spec, **options)), name))
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / f"{name}.svg", picture.encode())
     write_whole(folder / f"{name}.png", png.smaller(vl_convert.vegalite_to_png(spec, scale=2, **options)))
     return picture
+
+
+def _drawable(spec: Any) -> Any:
+    """The spec with control characters spelt out: a picture with one is no XML, and the converter would abort."""
+    if isinstance(spec, dict):
+        return {_drawable(key): _drawable(value) for key, value in spec.items()}
+    if isinstance(spec, list):
+        return [_drawable(value) for value in spec]
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in spec) if isinstance(spec, str) else spec
 
 
 def series_colors(n: int) -> list[str]:
