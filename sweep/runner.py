@@ -24,6 +24,7 @@ from sweep.model import lockstep
 from sweep.model.distributions import Given, Lab
 from sweep.model.lengths import look_up_of
 from sweep.results import Span, Store, to_parquet
+from sweep.schema import IN_SECONDS
 from sweep.serving import served_columns, served_ns
 from sweep.sums import summary_parquet
 from sweep.workers import Outcome, execute, reason_of, refuse_forking
@@ -51,7 +52,7 @@ Enough = Callable[[Store, Point], bool]
 
 def chunk_replicates(point: Point, keep: str = "rows") -> int:
     """Replicates in each chunk of a point: whole blocks, by a fixed estimate of the work and never by the machine."""
-    ns_per_request = 2.0 + sum(_ns_per_request(cell, point) for cell in point.cells)
+    ns_per_request = 1.5 + sum(_ns_per_request(cell, point) for cell in point.cells)
     by_work = CHUNK_NS / (ns_per_request * point.workload.requests)
     by_rows = (MOST_ROWS_SUMMED if keep == "summary" else MOST_ROWS) / len(point.cells)
     return max(BLOCK, int(min(by_work, by_rows)) // BLOCK * BLOCK)
@@ -60,7 +61,7 @@ def chunk_replicates(point: Point, keep: str = "rows") -> int:
 def _ns_per_request(cell: Cell, point: Point) -> float:
     if cell.timing is not None:
         return timed_ns(cell, point.measure)
-    return 0.3 + 0.05 * min(cell.slots, point.workload.requests, 1000) if cell.rules is None else served_ns(cell)
+    return 0.1 + 0.015 * min(cell.slots, point.workload.requests, 200) if cell.rules is None else served_ns(cell)
 
 
 def chunks(
@@ -91,8 +92,9 @@ def simulate(chunk: Chunk, keep: str = "rows") -> bytes:
     }
     if "multiple" not in columns:
         columns |= _ratios(columns, cells, count)
-    step_s = np.repeat([(cell.step_ms or np.nan) / 1000 for cell in cells], count)
-    columns |= _seconds(columns, step_s)
+    if not set(IN_SECONDS).isdisjoint(point.measure):
+        step_s = np.repeat([(cell.step_ms or np.nan) / 1000 for cell in cells], count)
+        columns |= _seconds(columns, step_s)
     write = summary_parquet if keep == "summary" else to_parquet
     return write(columns, point.measure, _metadata(chunk, keep, len(cells)))
 
