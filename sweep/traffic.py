@@ -166,7 +166,7 @@ def fits(trace: Trace, model: str, gpu: str) -> list[Fit]:
 
     Raises ModelError for a model or a GPU that is not known.
     """
-    tokens = trace.prompt_tokens + trace.output_tokens
+    tokens = trace.prompt_tokens.astype(np.int64) + trace.output_tokens
     p95, p99 = np.percentile(tokens, (95, 99))
     named = {"mean": tokens.mean(), "p95": p95, "p99": p99, "longest": tokens.max()}
     contexts = [max(1, math.ceil(value)) for value in named.values()]

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sweep.errors import InputError, TraceError
-from sweep.model import trace_files, trace_rows
+from sweep.model import trace_files, trace_rows, traces
 from sweep.model.trace_times import NUMBER, column_ns, kind_of, text_ns
 from sweep.model.traces import figures, read_trace
 
@@ -653,7 +653,8 @@ def test_figures_can_be_written_as_json_and_what_is_undefined_is_null(trace_of):
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert found["prompt"] == {"mean": 0, "cv": None, "p50": 0, "p95": 0, "p99": 0, "max": 0, "sum": 0}
     assert found["correlation"] is None
-    assert found["arrivals"] == {"rate_per_s": None, "cv": None, "span_s": 0, "longest_gap_s": None, "same_time": 0}
+    nothing = {"rate_per_s": None, "cv": None, "span_s": 0, "longest_gap_s": None}
+    assert found["arrivals"] == {**nothing, "same_time": 0, "busiest_minute": 1}
     assert found["in_file_order"] == [{"slots": 4, "static_steps": 0, "continuous_steps": 0, "multiple": None}]
 
 
@@ -690,3 +691,10 @@ def test_traces_import_neither_the_report_nor_the_results():
     for file in (Path(trace_rows.__file__).parent).glob("trace*.py"):
         imports = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom)]
         assert not [node.module for node in imports if node.module.startswith(("sweep.report", "sweep.results"))]
+
+
+def test_the_busiest_minute_is_that_of_the_most_arrivals(trace_of, monkeypatch):
+    rows = "".join(f"1,1,{at}\n" for at in (0, 30, 59, 60, 90, 200, 500, 501, 502))
+    for tile in (2, 2**20):
+        monkeypatch.setattr(traces, "TILE", tile)
+        assert figures(trace_of(PLAIN + rows, **TIMED))["arrivals"]["busiest_minute"] == 3

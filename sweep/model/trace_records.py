@@ -30,8 +30,8 @@ _THOUSANDS = re.compile(r"\d{1,3}(?:[,'_ .\u00a0\u202f]\d{3})+", re.ASCII)
 class Rows(NamedTuple):
     """Rows as they stand in a file: tokens (rows,), and nanoseconds (rows,) where there are times."""
 
-    prompt_tokens: I64
-    output_tokens: I64
+    prompt_tokens: NDArray[np.integer[Any]]
+    output_tokens: NDArray[np.integer[Any]]
     arrival_ns: I64 | None
 
 

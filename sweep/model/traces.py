@@ -19,9 +19,10 @@ from sweep.model.trace_formats import Names, check_names
 from sweep.model.trace_records import Rows, taken
 from sweep.model.trace_rows import open_table
 
+Tokens = NDArray[np.integer[Any]]  # 32 bits each
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
-A = TypeVar("A", I64, F64)
+A = TypeVar("A", Tokens, I64, F64)
 
 TILE = 2**20  # requests whose products are summed at a time, so that no temporary is as long as the trace
 
@@ -38,8 +39,8 @@ class Trace(NamedTuple):
     format: str
     rows: int
     dropped: int
-    prompt_tokens: I64
-    output_tokens: I64
+    prompt_tokens: Tokens
+    output_tokens: Tokens
     arrival_s: F64 | None
     notes: tuple[str, ...]
     dropped_arrival_s: F64 | None = None
@@ -109,8 +110,8 @@ def figures(trace: Trace, slots: Sequence[int] = (16, 64)) -> dict[str, Any]:
 def _joined(parts: Iterable[Rows], keep_zero_outputs: bool) -> tuple[Rows, I64, int]:
     """The requests of all parts, the times of the rows left out, and how many rows there were.
 
-    Columns of many million rows are most of the memory in use, so tokens wait in 32 bits, and the parts of a column are
-    let go before the next is joined.
+    Columns of many million rows are most of the memory in use, so tokens are kept in 32 bits, and the parts of a column
+    are let go before the next is joined.
     """
     prompts, outputs, times, dropped_ns, count = [], [], [], [np.zeros(0, np.int64)], 0
     for part in parts:
@@ -122,12 +123,13 @@ def _joined(parts: Iterable[Rows], keep_zero_outputs: bool) -> tuple[Rows, I64, 
             times.append(kept.arrival_ns)
             dropped_ns.append(part.arrival_ns[:0] if keep_zero_outputs else part.arrival_ns[part.output_tokens == 0])
     timed = bool(times)
-    rows = Rows(_column(prompts), _column(outputs), _column(times) if timed else None)
+    arrival_ns = _column(times, np.int64) if timed else None
+    rows = Rows(_column(prompts, np.int32), _column(outputs, np.int32), arrival_ns)
     return rows, np.concatenate(dropped_ns), count
 
 
-def _column(parts: list[Any]) -> I64:
-    column: I64 = np.concatenate([np.zeros(0, np.int64), *parts])
+def _column(parts: list[Any], kind: type[Any]) -> NDArray[Any]:
+    column = np.concatenate([np.zeros(0, kind), *parts])
     parts.clear()
     return column
 
@@ -164,7 +166,7 @@ def _trace(
     return Trace(format_name, count, dropped, _frozen(prompt), _frozen(output), arrival_s, notes, dropped_arrival_s)
 
 
-def _length_notes(prompt: I64, output: I64, dropped: int) -> list[str]:
+def _length_notes(prompt: Tokens, output: Tokens, dropped: int) -> list[str]:
     notes = []
     if dropped:
         notes.append(
@@ -194,7 +196,7 @@ def _frozen(array: A) -> A:
     return array
 
 
-def _lengths(tokens: I64) -> dict[str, Any]:
+def _lengths(tokens: Tokens) -> dict[str, Any]:
     mean, deviation = _moments(tokens)
     p50, p95, p99 = np.percentile(tokens, (50, 95, 99)).tolist()
     cv = deviation / mean if mean else None
@@ -205,23 +207,23 @@ def _lengths(tokens: I64) -> dict[str, Any]:
         "p95": p95,
         "p99": p99,
         "max": int(tokens.max()),
-        "sum": int(tokens.sum()),
+        "sum": int(tokens.sum(dtype=np.int64)),
     }
 
 
-def _moments(values: I64 | F64) -> tuple[float, float]:
+def _moments(values: Tokens | F64) -> tuple[float, float]:
     """Mean and the population's standard deviation."""
     mean = float(values.mean())
     return mean, math.sqrt(_products(values, values, mean, mean) / len(values))
 
 
-def _products(x: I64 | F64, y: I64 | F64, x_mean: float, y_mean: float) -> float:
+def _products(x: Tokens | F64, y: Tokens | F64, x_mean: float, y_mean: float) -> float:
     """The sum of the products of deviations, in tiles."""
     tiles = (slice(first, first + TILE) for first in range(0, len(x), TILE))
     return math.fsum(float((x[tile] - x_mean) @ (y[tile] - y_mean)) for tile in tiles)
 
 
-def _correlation(prompt: I64, output: I64) -> float | None:
+def _correlation(prompt: Tokens, output: Tokens) -> float | None:
     """Pearson's r of both lengths, None where one of them never varies."""
     (x_mean, x_deviation), (y_mean, y_deviation) = _moments(prompt), _moments(output)
     if not (x_deviation and y_deviation):
@@ -257,14 +259,14 @@ def _most_within(times_s: F64, span_s: float) -> int:
     return most
 
 
-def _multiples(output_tokens: I64, slots: Sequence[int]) -> list[dict[str, Any]]:
+def _multiples(output_tokens: Tokens, slots: Sequence[int]) -> list[dict[str, Any]]:
     """Steps of both schedulers, and their ratio, for each number of slots."""
     from sweep.model.lockstep import given_steps  # reading a trace needs no kernels
 
     for places in slots:
         if isinstance(places, bool) or not isinstance(places, int | np.integer) or places < 1:
             raise InputError(f"slots: must be integers of at least 1, got {places!r}")
-    steps = given_steps(np.array(output_tokens, ndmin=2), slots)  # for all servers at once
+    steps = given_steps(np.array(output_tokens, np.int64, ndmin=2), slots)  # for all servers at once
     return [
         {
             "slots": int(places),
