@@ -43,9 +43,9 @@ METRIC_NAMES = {
     "resumed_hit_tokens": Name("The number of tokens found again", "found in the cache after preemptions (tokens)"),
     "refused_requests": Name("The number of refused requests", "refused in a workload (requests)"),
     "max_blocks": Name("The most blocks in use", "most blocks in use"),
-    "mean_blocks": Name("The mean number of blocks in use", "mean blocks in use"),
+    "mean_blocks": Name("The mean number of blocks in use", "blocks in use in a step"),
     "peak_batch": Name("The most requests running", "most requests running"),
-    "mean_batch": Name("The mean number of requests running", "mean requests running"),
+    "mean_batch": Name("The mean number of requests running", "requests running in a step"),
     "tokens_per_step": Name("The output of a step", "output of a step, continuous (tokens)"),
     "used_share": Name("The share of the cache in use", "cache in use (share)"),
     "reserved_share": Name("The share reserved and empty", "cache reserved and empty (share)"),
@@ -109,6 +109,8 @@ def at(axes: Mapping[str, Any]) -> str:
 
 def axis_value(value: Any) -> str:
     """An axis value as it is read: 32768 gives "32,768"; text stays as it is."""
+    if isinstance(value, bool):
+        return str(value).lower()
     if isinstance(value, int):
         return f"{value:,}"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
