@@ -1,4 +1,4 @@
-"""What is built in, for `sweep list`: models, GPUs, profiles, distributions, metrics, read from the code's own tables."""
+"""What is built in, for `sweep list`: models, GPUs, profiles, distributions and metrics, from the code's own tables."""
 
 import textwrap
 from typing import get_args
