@@ -117,13 +117,14 @@ def _columns(point: Point, cell: Cell, drawn: _Drawn, first: int, count: int) ->
             assert workload.demand.slo is not None
             slo = workload.demand.slo
             found[f"{name}_slo_rate_per_s"] = _largest_rate(cell, name, requests, slo, counted)
-        if steady and name == "static" and timing.static_load is not None and timing.static_load >= 1:
-            found |= {one: np.full(count, np.nan) for one in found if one in TIMED and one.startswith("static")}
     for metric in ("wait", "ttft", "e2e"):
         if f"{metric}_ratio" in wanted:
             static, continuous = (_mean(getattr(lived[name], metric)) for name in ("static", "continuous"))
             found[f"{metric}_ratio"] = _ratio(static, continuous)
-    rate, cv = observed(runs["continuous"].arrival_s if arrivals.process == "clients" else requests.arrival_s)
+    if steady and timing.static_load is not None and timing.static_load >= 1:
+        overloaded = [one for one in found if one in TIMED and one.startswith(("static", "wait_", "ttft_", "e2e_"))]
+        found |= {one: np.full(count, np.nan) for one in overloaded}
+    rate, cv = observed(_sent_s(runs["continuous"]) if arrivals.process == "clients" else requests.arrival_s)
     with np.errstate(divide="ignore", invalid="ignore"):
         multiple = {"multiple": found["static_steps"] / found["continuous_steps"]}
     return found | multiple | {"arrival_rate_per_s": rate, "arrival_gap_cv": cv}
@@ -171,13 +172,13 @@ def _run(scheduler: str, timing: Timing, requests: Requests, slots: int) -> Time
 
 def _lived(times: Times, output: I64, counted: int) -> Lived:
     arrival, start, first, finish = (moments[:, counted:] for moments in times[:4])
-    tokens = output[:, counted:]
+    tokens, unit_s = output[:, counted:], times.unit_s
     with np.errstate(divide="ignore", invalid="ignore"):
         return Lived(
-            start - arrival,
-            first - arrival,
-            np.where(tokens > 1, (finish - first) / (tokens - 1), np.nan),
-            np.where(tokens > 0, finish - arrival, np.nan),
+            (start - arrival) * unit_s,
+            (first - arrival) * unit_s,
+            np.where(tokens > 1, (finish - first) / (tokens - 1) * unit_s, np.nan),
+            np.where(tokens > 0, (finish - arrival) * unit_s, np.nan),
         )
 
 
@@ -196,7 +197,7 @@ def _latencies(
     if slo is not None:
         met = _meets(lived, slo)
         found[f"{scheduler}_slo_share"] = met.mean(axis=1)
-        found[f"{scheduler}_goodput_per_s"] = _ratio(met.sum(axis=1), _window(times, counted, steady=steady))
+        found[f"{scheduler}_goodput_per_s"] = _ratio(met.sum(axis=1), _window_s(times, counted, steady=steady))
     return found
 
 
@@ -234,21 +235,30 @@ def _largest_rate(cell: Cell, scheduler: str, requests: Requests, slo: SloSpec, 
     return np.where(bracketed, low, np.nan)
 
 
+def _sent_s(times: Times) -> F64:
+    """When clients sent their requests."""
+    return times.arrival * times.unit_s
+
+
 def _span(times: Times) -> F64:
     """Seconds from the first arrival to the last token."""
-    return np.asarray(times.finish_s.max(axis=1) - times.arrival_s[:, 0])
+    return np.asarray((times.finish.max(axis=1) - times.arrival[:, 0]) * times.unit_s)
 
 
-def _window(times: Times, counted: int, *, steady: bool) -> F64:
-    """Seconds over which rates and utilisation are taken."""
-    end = times.arrival_s[:, -1] if steady else times.finish_s.max(axis=1)
-    return np.asarray(end - times.arrival_s[:, counted])
+def _window_s(times: Times, counted: int, *, steady: bool) -> F64:
+    """Seconds over which rates are taken."""
+    start, end = _window(times, counted, steady=steady)
+    return np.asarray((end - start) * times.unit_s)
+
+
+def _window(times: Times, counted: int, *, steady: bool) -> tuple[F64, F64]:
+    """When it starts and ends, on the clock of the times."""
+    return times.arrival[:, counted], times.arrival[:, -1] if steady else times.finish.max(axis=1)
 
 
 def _utilisation(times: Times, slots: int, counted: int, *, steady: bool) -> F64:
-    start = times.arrival_s[:, counted]
-    end = start + _window(times, counted, steady=steady)
-    held = np.minimum(times.finish_s, end[:, None]) - np.maximum(times.start_s, start[:, None])
+    start, end = _window(times, counted, steady=steady)
+    held = np.minimum(times.finish, end[:, None]) - np.maximum(times.start, start[:, None])
     return _ratio(np.maximum(held, 0).sum(axis=1), slots * (end - start))
 
 

@@ -108,8 +108,8 @@ def test_static_batching_is_what_its_twin_does(work, slots, step_time, charged, 
 @given(st.lists(st.integers(0, 30), min_size=1, max_size=40), st.integers(1, 9))
 def test_with_all_waiting_from_the_start_steps_are_those_of_the_lanes(lengths, slots) -> None:
     work = all_at(0, lengths)
-    assert continuous_times(UNIT, work, slots).finish_s.max() == continuous_steps(lengths, slots)
-    assert static_times(UNIT, work, slots).finish_s.max() == static_steps(lengths, slots)
+    assert continuous_times(UNIT, work, slots).finish.max() == continuous_steps(lengths, slots)
+    assert static_times(UNIT, work, slots).finish.max() == static_steps(lengths, slots)
 
 
 @quick
@@ -121,19 +121,20 @@ def test_tokens_come_when_the_server_model_has_them(seed, n, slots, gap) -> None
     served = serve(
         np.ones(n, int), output, arrival_step=arrival, slots=slots, block_size=16, blocks=1000, token_budget=2048
     )
-    assert (got.first_s[0] == served.first_token_step).all()
-    assert (got.finish_s[0] == served.last_token_step).all()
+    assert (got.first[0] == served.first_token_step).all()
+    assert (got.finish[0] == served.last_token_step).all()
     assert got.steps[0] == served.engine_steps
 
 
 @quick
 @given(workloads(), st.integers(1, 5), st.floats(1e-3, 10.0))
-def test_with_a_constant_step_seconds_are_steps_times_the_step_to_the_last_bit(work, slots, step_s) -> None:
+def test_with_a_constant_step_the_clock_counts_steps_of_that_length(work, slots, step_s) -> None:
     scaled = work._replace(arrival_s=work.arrival_s * step_s, think_s=work.think_s * step_s)
     for scheduler in (continuous_times, static_times):
-        in_steps, in_seconds = scheduler(UNIT, work, slots), scheduler(Constant(step_s), scaled, slots)
-        for steps, moments_s in zip(in_steps[:4], in_seconds[:4], strict=True):
-            np.testing.assert_array_equal(moments_s, steps * step_s)
+        in_steps, timed = scheduler(UNIT, work, slots), scheduler(Constant(step_s), scaled, slots)
+        assert (in_steps.unit_s, timed.unit_s) == (1.0, step_s)
+        for steps, moments_of_clock in zip(in_steps[:4], timed[:4], strict=True):
+            np.testing.assert_array_equal(moments_of_clock, steps)
 
 
 @quick
@@ -143,10 +144,10 @@ def test_every_time_is_at_least_its_floor(work, slots, step_time) -> None:
     for scheduler in (continuous_times, static_times):
         times = scheduler(step_time, work, slots)
         spoke = work.output > 0
-        assert (times.start_s >= times.arrival_s).all()
-        assert (times.first_s[spoke] >= times.start_s[spoke] + shortest).all()
-        assert (times.finish_s[spoke] >= times.first_s[spoke] + (work.output[spoke] - 1) * shortest).all()
-        assert np.isnan(times.first_s[~spoke]).all()
+        assert (times.start >= times.arrival).all()
+        assert (times.first[spoke] >= times.start[spoke] + shortest).all()
+        assert (times.finish[spoke] >= times.first[spoke] + (work.output[spoke] - 1) * shortest).all()
+        assert np.isnan(times.first[~spoke]).all()
 
 
 @quick
@@ -154,7 +155,7 @@ def test_every_time_is_at_least_its_floor(work, slots, step_time) -> None:
 def test_no_slot_idles_while_somebody_waits(work, slots) -> None:
     """Under continuous batching: whoever waits at a moment does so because all slots are taken."""
     times = continuous_times(UNIT, work, slots, charged=False)
-    starts, ends, comes = times.start_s[0], times.finish_s[0], times.arrival_s[0]
+    starts, ends, comes = times.start[0], times.finish[0], times.arrival[0]
     for moment in np.arange(0, ends.max()):
         if ((comes <= moment) & (starts > moment)).any():
             assert ((starts <= moment) & (ends > moment)).sum() == slots
@@ -166,9 +167,9 @@ def test_littles_law_is_exact_from_empty_to_empty(work, slots) -> None:
     """The number present, summed over the steps of the run, is the sum of the times that requests spend here."""
     for scheduler in (continuous_times, static_times):
         times = scheduler(UNIT, work, slots)
-        steps = np.arange(0, times.finish_s.max())
-        present = (times.arrival_s[0][:, None] <= steps) & (times.finish_s[0][:, None] > steps)
-        assert present.sum() == (times.finish_s - times.arrival_s).sum()
+        steps = np.arange(0, times.finish.max())
+        present = (times.arrival[0][:, None] <= steps) & (times.finish[0][:, None] > steps)
+        assert present.sum() == (times.finish - times.arrival).sum()
 
 
 @quick
@@ -176,7 +177,7 @@ def test_littles_law_is_exact_from_empty_to_empty(work, slots) -> None:
 def test_shortest_first_never_starts_a_longer_one_while_a_shorter_one_waits(work, slots) -> None:
     work = work._replace(rank=work.output.astype(np.float64), clients=0)
     times = continuous_times(UNIT, work, slots)
-    starts, comes, output = times.start_s[0], times.arrival_s[0], work.output[0]
+    starts, comes, output = times.start[0], times.arrival[0], work.output[0]
     for one, started in enumerate(starts):
         passed_over = (comes <= started) & (starts > started)
         assert (output[passed_over] >= output[one]).all()
@@ -185,15 +186,15 @@ def test_shortest_first_never_starts_a_longer_one_while_a_shorter_one_waits(work
 def test_a_lone_client_is_served_at_once_every_time() -> None:
     work = all_at(0, [3, 5, 1], clients=1, think=[2, 4, 9])
     times = continuous_times(UNIT, work, 4)
-    assert times.arrival_s[0].tolist() == [0, 5, 14]
-    assert times.finish_s[0].tolist() == [3, 10, 15]
+    assert times.arrival[0].tolist() == [0, 5, 14]
+    assert times.finish[0].tolist() == [3, 10, 15]
 
 
 def test_a_group_starts_when_full_or_when_its_oldest_has_waited_long_enough() -> None:
     work = all_at([0, 1, 2, 30, 31], [4, 4, 4, 4, 4])
-    assert static_times(UNIT, work, 3, max_wait_s=10).start_s[0].tolist() == [2, 2, 2, 40, 40]
-    assert static_times(UNIT, work, 2, max_wait_s=10).start_s[0].tolist() == [1, 1, 12, 31, 31]
-    assert static_times(UNIT, work, 3).start_s[0].tolist() == [0, 4, 4, 30, 34]
+    assert static_times(UNIT, work, 3, max_wait_s=10).start[0].tolist() == [2, 2, 2, 40, 40]
+    assert static_times(UNIT, work, 2, max_wait_s=10).start[0].tolist() == [1, 1, 12, 31, 31]
+    assert static_times(UNIT, work, 3).start[0].tolist() == [0, 4, 4, 30, 34]
 
 
 # Seconds
@@ -212,7 +213,7 @@ def test_an_affine_step_saves_its_constant_in_every_step_that_is_saved() -> None
         continuous_times(cost, work, 16, charged=False),
     )
     x = 3e-4 * lengths.sum(axis=1) + 2e-7 * (lengths * 512 + lengths * (lengths + 1) // 2).sum(axis=1)
-    static_s, continuous_s = static.finish_s.max(axis=1), continuous.finish_s.max(axis=1)
+    static_s, continuous_s = static.finish.max(axis=1), continuous.finish.max(axis=1)
     assert static_s == pytest.approx(0.02 * static.steps + x, rel=1e-11)
     assert continuous_s == pytest.approx(0.02 * continuous.steps + x, rel=1e-11)
     assert static_s - continuous_s == pytest.approx((static.steps - continuous.steps) * 0.02, rel=1e-9)
@@ -236,12 +237,12 @@ def test_the_reference_workload_takes_the_seconds_found_elsewhere(case) -> None:
             }
             for how, run in runs.items():
                 assert run.steps[0] == case["steps"][how]
-                assert run.finish_s.max() == pytest.approx(right[kind][how], abs=6e-7)
+                assert run.finish.max() == pytest.approx(right[kind][how], abs=6e-7)
         if right["table"] is not None and right["prompts"] is not None:
             charged = static_times(table, work, case["slots"])
-            assert charged.finish_s.max() == pytest.approx(right["table"]["static_padded"] + right["prompts"], abs=2e-6)
+            assert charged.finish.max() == pytest.approx(right["table"]["static_padded"] + right["prompts"], abs=2e-6)
             charged = continuous_times(table, work, case["slots"])
-            assert charged.finish_s.max() == pytest.approx(right["table"]["continuous"] + right["prompts"], abs=2e-6)
+            assert charged.finish.max() == pytest.approx(right["table"]["continuous"] + right["prompts"], abs=2e-6)
 
 
 # Queueing theory
@@ -287,7 +288,7 @@ def test_erlang_c_is_the_table_value() -> None:
 def test_markovian_queues_wait_as_erlang_has_it(slots, load, requests) -> None:
     lengths = Geometric(mean=MEAN_STEPS, max_tokens=2**24)
     times = replications(lengths, load, slots, requests)
-    waits = times.start_s - times.arrival_s
+    waits = times.start - times.arrival
     chance = erlang_c(slots, load)
     assert_mean((waits >= 1).mean(axis=1), chance)
     assert_mean(waits.mean(axis=1), chance * MEAN_STEPS / (slots * (1 - load)))
@@ -315,7 +316,7 @@ def test_one_server_waits_as_pollaczek_and_khinchine_have_it(lengths, square, lo
     assert square is None or 1 + cv**2 == pytest.approx(square)
     times = replications(lengths, load, 1, 60_000)
     expected = load * mean * (1 + cv**2) / (2 * (1 - load))
-    assert_mean((times.start_s - times.arrival_s).mean(axis=1), expected)
+    assert_mean((times.start - times.arrival).mean(axis=1), expected)
 
 
 def test_each_kernel_is_compiled_once() -> None:

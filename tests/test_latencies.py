@@ -65,6 +65,7 @@ def test_every_latency_is_at_least_its_floor() -> None:
         wait, ttft, tpot, e2e = (frame[f"{scheduler}_{m}_mean_s"].to_numpy() for m in ("wait", "ttft", "tpot", "e2e"))
         assert (wait >= 0).all()
         assert ttft == pytest.approx(wait + 0.02)
+        assert ttft.min() >= 0.02
         assert tpot == pytest.approx(np.full(40, 0.02))
         assert (e2e >= ttft).all()
 
@@ -155,9 +156,10 @@ def test_clients_keep_at_most_their_number_of_requests_here() -> None:
 
 def test_static_batching_above_its_load_is_withheld_in_a_steady_study_and_flagged_in_any() -> None:
     steady = {"process": "poisson", "load": 0.7, "horizon": "steady"}
-    results = run(arrivals=steady, measure=["static_wait_mean_s", "continuous_wait_mean_s"])
+    results = run(arrivals=steady, measure=["static_wait_mean_s", "continuous_wait_mean_s", "e2e_ratio"])
     assert results.cells["static_load"][0] > 1
     assert results.cells["static_wait_mean_s_mean"][0] is None
+    assert results.cells["e2e_ratio_mean"][0] is None
     assert results.cells["continuous_wait_mean_s_mean"][0] is not None
 
 
@@ -335,3 +337,14 @@ def test_latencies_are_spoken_of_in_words() -> None:
         metric_name("continuous_ttft_p95_s").title == "95th percentile of the time to the first token, continuous (s)"
     )
     assert metric_name("static_e2e_mean_s").subject == "The mean of the time to the last token under static batching"
+
+
+def test_with_a_constant_step_seconds_are_steps_times_the_step_to_the_last_bit() -> None:
+    names = ["static_s", "continuous_s", "continuous_ttft_p50_s", "static_e2e_p50_s"]
+    step_s = 0.0173
+    frame = rows(run(server={"step_ms": 17.3}, measure=names, requests=151))  # the median is one request's
+    for name in names:
+        seconds = frame[name].to_numpy()
+        assert (seconds == np.rint(seconds / step_s) * step_s).all()
+    at_once = rows(run(server={"step_ms": 17.3}, measure=names, requests=151, arrivals={"process": "at_once"}))
+    assert (at_once["static_s"].to_numpy() == at_once["static_steps"].to_numpy() * step_s).all()

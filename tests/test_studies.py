@@ -13,6 +13,7 @@ from sweep.study import read_study
 STUDIES = sorted((Path(__file__).parents[1] / "studies").glob("*.toml"))
 REPLICATES = 300
 NAMES = {
+    "burstiness",
     "context",
     "control",
     "distributions",
@@ -21,11 +22,16 @@ NAMES = {
     "gqa",
     "lab",
     "lab_seeds",
+    "load",
     "long_share",
     "memory_wall",
     "order",
+    "order_of_admission",
     "queue_depth",
+    "saturation",
     "slots",
+    "slo",
+    "step_time",
     "traffic",
     "variance",
 }
@@ -40,8 +46,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Results]:
 
 
 def run_small(path: Path, folder: Path) -> Results:
-    replicates = 1 if path.stem == "lab" else REPLICATES
-    return sweep.run(read_study(path, replicates=replicates), folder / "results", report=False)
+    own = read_study(path).replicates or REPLICATES
+    return sweep.run(read_study(path, replicates=min(own, REPLICATES)), folder / "results", report=False)
 
 
 def test_the_studies_that_the_documents_speak_of_are_there() -> None:

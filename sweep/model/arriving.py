@@ -41,17 +41,19 @@ class Requests(NamedTuple):
 
 
 class Times(NamedTuple):
-    """What became of each request, (workloads, requests), in seconds on the clock of the arrivals.
+    """What became of each request, (workloads, requests), on a clock that counts `unit_s` seconds: whole steps where
+    all take the same time, so that a difference times the unit has one rounding; else single seconds.
 
-    start_s : when it got its slot, before its prompt. first_s : its first token; nan without output. finish_s : its
-    last token; where there is no output, its start.
+    start : when it got its slot, before its prompt. first : its first token; nan without output. finish : its last
+    token; where there is no output, its start.
     """
 
-    arrival_s: F64
-    start_s: F64
-    first_s: F64
-    finish_s: F64
+    arrival: F64
+    start: F64
+    first: F64
+    finish: F64
     steps: I64  # (workloads,), that gave a token; those that compute a prompt and idle time are not among them
+    unit_s: float
 
 
 def continuous_times(step_time: StepTime, requests: Requests, slots: int, *, charged: bool = True) -> Times:
@@ -59,9 +61,9 @@ def continuous_times(step_time: StepTime, requests: Requests, slots: int, *, cha
 
     charged : whether prompts take time; they are read from the KV cache in any case.
     """
-    code, unit_s, think, times = _prepared(step_time, requests)
-    _continuous(code, requests.clients, think, *_tokens_and_rank(requests), slots, charged, *times)
-    return _in_seconds(times, unit_s)
+    code, think, times = _prepared(step_time, requests)
+    _continuous(code, requests.clients, think, *_tokens_and_rank(requests), slots, charged, *times[:5])
+    return times
 
 
 def static_times(
@@ -79,17 +81,16 @@ def static_times(
     padded : members that are done go on computing until the longest is done; or they leave the batch. Either way their
     answer is complete, and leaves, with their last token.
     """
-    code, unit_s, think, times = _prepared(step_time, requests)
-    wait = float(_in_units(np.array(max_wait_s), unit_s))
-    _static(code, requests.clients, think, *_tokens_and_rank(requests), slots, charged, wait, padded, *times)
-    return _in_seconds(times, unit_s)
+    code, think, times = _prepared(step_time, requests)
+    wait = float(_in_units(np.array(max_wait_s), step_time))
+    _static(code, requests.clients, think, *_tokens_and_rank(requests), slots, charged, wait, padded, *times[:5])
+    return times
 
 
-def _prepared(step_time: StepTime, requests: Requests) -> tuple[F64, float, F64, Times]:
-    """The step time for a kernel, the unit of its clock in seconds (0: seconds), thinking in this unit, and room."""
-    unit_s = step_time.step_s if isinstance(step_time, Constant) else 0.0
-    code = packed(Constant(1.0) if unit_s else step_time).copy()
-    arrival, think = _in_units(requests.arrival_s, unit_s), _in_units(requests.think_s, unit_s)
+def _prepared(step_time: StepTime, requests: Requests) -> tuple[F64, F64, Times]:
+    """The step time and the thinking on the clock of the kernel, and room for the times."""
+    code = packed(Constant(1.0) if isinstance(step_time, Constant) else step_time).copy()
+    arrival, think = _in_units(requests.arrival_s, step_time), _in_units(requests.think_s, step_time)
     shape = requests.output.shape
     room = Times(
         np.broadcast_to(arrival, shape).copy(),
@@ -97,8 +98,9 @@ def _prepared(step_time: StepTime, requests: Requests) -> tuple[F64, float, F64,
         np.full(shape, np.nan),
         np.empty(shape, np.float64),
         np.zeros(shape[0], np.int64),
+        step_time.step_s if isinstance(step_time, Constant) else 1.0,
     )
-    return code, unit_s, np.broadcast_to(think, shape).copy(), room
+    return code, np.broadcast_to(think, shape).copy(), room
 
 
 def _tokens_and_rank(requests: Requests) -> tuple[I64, I64, F64]:
@@ -107,16 +109,11 @@ def _tokens_and_rank(requests: Requests) -> tuple[I64, I64, F64]:
     return output, prompt, np.require(requests.rank, np.float64, ["C", "W"])
 
 
-def _in_units(seconds: F64, unit_s: float) -> F64:
+def _in_units(seconds: F64, step_time: StepTime) -> F64:
     """Whole steps that are not earlier, where the clock counts steps; an arrival between two steps meets the second."""
-    return np.ceil(seconds / unit_s * _ALMOST) if unit_s else np.asarray(seconds, np.float64)
-
-
-def _in_seconds(times: Times, unit_s: float) -> Times:
-    if not unit_s:
-        return times
-    arrival, start, first, finish, steps = times
-    return Times(arrival * unit_s, start * unit_s, first * unit_s, finish * unit_s, steps)
+    if not isinstance(step_time, Constant):
+        return np.asarray(seconds, np.float64)
+    return np.asarray(np.ceil(seconds / step_time.step_s * _ALMOST), np.float64)
 
 
 # ---- the step kernel: needs CONSTANT, AFFINE and ROOFLINE of `steptime`, which says how the array is laid out
