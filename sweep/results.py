@@ -50,6 +50,7 @@ METRICS = (
     "static_utilisation",
     "continuous_utilisation",
 )
+ENTER_EVERY_S = 0.5  # at least, between two writings of the manifest while shards come in
 FOLDERS = {"rows": "replicates", "summary": "summaries"}  # where the shards are, by what is kept
 _SHARD = re.compile(r"p([0-9]{5,10})-([0-9]{12})-([0-9]{12})-([0-9a-f]{16})\.parquet")
 
@@ -215,8 +216,8 @@ class Store:
         self._entering_s = self._entered_at - started
 
     def _enter_now_and_then(self) -> None:
-        """Enters at once while the manifest is small; with many thousand shards, at most a tenth of the time."""
-        if time.monotonic() - self._entered_at >= 10 * self._entering_s:
+        """Enters now and then, for at most a twentieth of the time: a shard that is not entered is found by itself."""
+        if time.monotonic() - self._entered_at >= max(ENTER_EVERY_S, 20 * self._entering_s):
             self.enter()
 
     def shards_of(self, point: int) -> list[Path]:

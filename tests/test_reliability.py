@@ -133,7 +133,7 @@ def test_a_run_killed_at_random_instants_comes_to_the_bytes_of_one_that_was_not(
     assert bytes_of(folder) == bytes_of(undisturbed / "long")
 
 
-WRITES = ["study.toml", "replicates/", "manifest.json", "cells.parquet", "report.html", "charts/.*svg", "charts/.*png"]
+WRITES = ["study.toml", "replicates/", "manifest.json", "cells.parquet", "charts/", "report.html"]
 MOMENTS = ["half", "flushed", "renamed"]
 
 
@@ -313,7 +313,8 @@ def test_a_cell_that_fails_is_a_row_with_its_reason_and_the_others_finish(tmp_pa
     rows, expected = results.cells.rows(named=True), good.rows(named=True)
     for row, whole_row in zip(rows, expected, strict=True):
         if row["slots"] != 16:
-            assert row == whole_row
+            for name in row:  # the width of simultaneous intervals goes by the number of cells
+                assert "simultaneous" in name or row[name] == whole_row[name]
         else:
             assert row["multiple_mean"] is None
             assert row["multiple_of_totals"] is None
