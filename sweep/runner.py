@@ -196,14 +196,15 @@ def _compile_for(point: Point) -> None:
 
 def _ratios(columns: Mapping[str, Array], cells: Sequence[Cell], count: int) -> dict[str, Array]:
     """Multiple and utilisations; nan, hence null, where nothing ran."""
-    tokens, static, continuous = columns["output_tokens"], columns["static_steps"], columns["continuous_steps"]
-    slots = np.repeat([float(cell.slots) for cell in cells], count)
-    static_slots = np.repeat([float(cell.rules.static_slots if cell.rules else cell.slots) for cell in cells], count)
+    names = "output_tokens", "static_steps", "continuous_steps"
+    tokens, static, continuous = (columns[name].reshape(len(cells), count) for name in names)
+    slots = np.array([[float(cell.slots)] for cell in cells])
+    static_slots = np.array([[float(cell.rules.static_slots if cell.rules else cell.slots)] for cell in cells])
     with np.errstate(divide="ignore", invalid="ignore"):
         return {
-            "multiple": static / continuous,
-            "static_utilisation": tokens / (static * static_slots),
-            "continuous_utilisation": tokens / (continuous * slots),
+            "multiple": (static / continuous).ravel(),
+            "static_utilisation": (tokens / (static * static_slots)).ravel(),
+            "continuous_utilisation": (tokens / (continuous * slots)).ravel(),
         }
 
 

@@ -63,7 +63,7 @@ class Tally(NamedTuple):
 
 def summary_parquet(columns: Mapping[str, Values], measure: Sequence[str], metadata: dict[str, str]) -> bytes:
     """Bytes of a summary shard: a row for each cell, from the columns of its rows, each (rows,), sorted by cell."""
-    starts = np.flatnonzero(np.diff(columns["cell"], prepend=-1))
+    starts = np.concatenate([[0], np.flatnonzero(columns["cell"][1:] != columns["cell"][:-1]) + 1])
     cells = columns["cell"][starts]
     parts = [slice(start, stop) for start, stop in zip(starts, [*starts[1:], len(columns["cell"])], strict=True)]
     rows = [
@@ -110,10 +110,8 @@ def bounds_of(place: int) -> tuple[float, float]:
 
 def places_of(values: Values) -> npt.NDArray[np.int64]:
     """Places of values on the grid, (n,): 2k for k hundredths exactly, 2k + 1 between these and the next."""
-    line = np.floor(values * LINES)
-    line -= values < line / LINES  # the product may have been rounded past a line
-    line += values >= (line + 1) / LINES
-    places: npt.NDArray[np.int64] = (2 * line + (values > line / LINES)).astype(np.int64)
+    nearest = np.rint(values * LINES)  # or, between two lines, either of them: the place is the same
+    places: npt.NDArray[np.int64] = (2 * nearest + np.sign(values - nearest / LINES)).astype(np.int64)
     return places
 
 
