@@ -187,6 +187,19 @@ def test_every_picture_has_its_numbers_and_very_many_are_cut(page: str) -> None:
     assert "&lt;b&gt;" in many
 
 
+def test_charts_of_every_kind_come_with_their_numbers(tmp_path: Path) -> None:
+    kinds = ({"kind": "heatmap"}, {"kind": "lines", "x": "context"}, {"kind": "memory"}, {"kind": "distribution"})
+    charts = [*kinds, {"kind": "distribution", "y": "slots"}]
+    axes = {"context": [512, 1_024], "slots": [4, 8]}
+    store = write_folder(tmp_path, [([9, 12], [3, 3])] * 4, axes=axes, charts=[{"x": "slots"} | one for one in charts])
+    store.manifest["charts"][0]["y"] = "context"
+    store.manifest["charts"][2]["x"] = "context"
+    del store.manifest["charts"][3]["x"]
+    drawn = figures(store, summarise(store), [])
+    assert len(drawn) == 5
+    assert not any(figure.data.is_empty() for figure in drawn)
+
+
 def test_a_page_of_200_cells_stays_below_3_megabytes(tmp_path: Path) -> None:
     values = np.random.default_rng(1).normal(4, 1, 501)
     steps = [from_multiples(values + 0.01 * cell) for cell in range(200)]
@@ -258,6 +271,16 @@ def test_the_charts_of_the_study_come_instead(tmp_path: Path) -> None:
         {"kind": "lines", "x": "slots", "metric": "multiple"},
     ]
     assert [figure.name for figure in figures(store, summarise(store), [])] == ["lines", "lines-2"]
+
+
+def test_an_axis_that_a_study_moves_makes_room_for_the_other_one(tmp_path: Path) -> None:
+    axes = {"slots": [4, 8], "output_cv": [1.0, 2.0]}
+    asked = [{"kind": "lines", "x": "output_cv"}, {"kind": "heatmap", "y": "slots"}]
+    store = write_folder(tmp_path, [([9, 12], [3, 3])] * 4, axes=axes, charts=asked)
+    assert wished(store.manifest) == [
+        {"kind": "lines", "x": "output_cv", "color": "slots", "metric": "multiple"},
+        {"kind": "heatmap", "x": "output_cv", "y": "slots", "metric": "multiple"},
+    ]
 
 
 def test_a_distribution_along_an_axis_has_a_row_for_each_of_its_values(tmp_path: Path) -> None:

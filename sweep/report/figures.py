@@ -94,8 +94,18 @@ def wished(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
     if not own:
         return fitting
     defaults = {str(chart["kind"]): chart for chart in reversed(fitting)}
-    filled = [{"metric": "multiple", **defaults.get(str(chart["kind"]), {}), **chart} for chart in own]
+    filled = [{"metric": "multiple", **_filled(chart, defaults.get(str(chart["kind"]), {}))} for chart in own]
     return [chart for chart in filled if _can_be_drawn(chart, manifest)]
+
+
+def _filled(chart: Mapping[str, Any], default: Mapping[str, Any]) -> dict[str, Any]:
+    """A chart with what it leaves open as in the fitting one; an axis that it moved makes room for the other one."""
+    filled = {**default, **chart}
+    for other in ("y", "color"):
+        if other in default and filled[other] == filled["x"]:
+            moved = other if "x" in chart else "x"
+            filled[moved] = default["x"] if moved == other else default[other]
+    return filled
 
 
 def fitting_charts(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -417,7 +417,7 @@ function hideTip() {
 addThemeButton();
 document.querySelectorAll("table.rows").forEach(sortable);
 const cellTable = document.querySelector("#cells table.rows");
-addFilter(cellTable);
+if (told.cells.length > 5) addFilter(cellTable);
 addOpeners(cellTable);
 document.querySelectorAll("figure.tiles").forEach(heatMap);
 document.addEventListener("scroll", hideTip, { passive: true, capture: true });
