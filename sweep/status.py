@@ -41,17 +41,21 @@ def text(state: dict[str, Any]) -> str:
     """The state in a few lines."""
     whole = state["done"] + state["left"]
     share = f" ({state['done'] / whole:.1%})" if whole else ""
+    cells, points = _count(state["cells"], "cell"), _count(len(state["points"]), "point")
     lines = [
-        f"{state['title']}: {state['cells']:,} cells of {len(state['points']):,} points in {state['folder']}",
-        f"{state['done']:,} of {whole:,} workloads simulated{share}, in {state['shards']:,} shards",
+        f"{state['title']}: {cells} of {points} in {state['folder']}",
+        f"{state['done']:,} of {_count(whole, 'workload')} simulated{share}, in {_count(state['shards'], 'shard')}",
     ]
     unfinished = [point for point in state["points"] if point["left"]]
     if unfinished:
-        lines.append(
-            f"{state['left']:,} workloads of {len(unfinished):,} points are left; run the study again to go on"
-        )
+        where = _count(len(unfinished), "point")
+        lines.append(f"{_count(state['left'], 'workload')} of {where} left; run the study again to go on")
     lines += [f"cell {cell['cell']} cannot run: {cell['error']}" for cell in state["cannot_run"]]
     return "\n".join(lines)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}" + ("" if number == 1 else "s")
 
 
 def _point(point: dict[str, Any], asked: int | None, have: list[Span]) -> dict[str, Any]:
