@@ -336,7 +336,7 @@ def test_latencies_are_spoken_of_in_words() -> None:
     assert (
         metric_name("continuous_ttft_p95_s").title == "95th percentile of the time to the first token, continuous (s)"
     )
-    assert metric_name("static_e2e_mean_s").subject == "The mean of the time to the last token under static batching"
+    assert metric_name("static_e2e_mean_s").subject == "The mean time to the last token under static batching"
 
 
 def test_with_a_constant_step_seconds_are_steps_times_the_step_to_the_last_bit() -> None:

@@ -92,9 +92,9 @@ def _latency_name(metric: str) -> Name | None:
     if known is None:
         return None
     scheduler, latency, part = known.groups()
-    which = "mean" if part == "mean" else f"{part[1:]}th percentile"
-    words = f"{which} of the {LATENCIES[latency]}"
-    return Name(f"The {words} under {scheduler} batching", f"{words}, {scheduler} (s)")
+    words = LATENCIES[latency] if part == "mean" else f"{part[1:]}th percentile of the {LATENCIES[latency]}"
+    spoken = f"mean {words}" if part == "mean" else words
+    return Name(f"The {spoken} under {scheduler} batching", f"{words}, {scheduler} (s)")
 
 
 def axis_title(column: str) -> str:

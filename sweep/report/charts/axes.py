@@ -16,7 +16,7 @@ def numeric_axis(column: pl.Series, name: str, *, log: bool | None = None) -> al
         log = len(values) > 2 and values[0] > 0 and _spread(np.diff(np.log(values))) < _spread(np.diff(values))
     log = log and values[0] > 0  # a zero has no place on a logarithmic axis
     ticks = {"values": values.tolist()} if len(values) <= 12 else {}
-    axis = alt.Axis(format=",~f", labelOverlap="greedy", labelSeparation=6, **ticks)
+    axis = alt.Axis(format=",.6~f", labelOverlap="greedy", labelSeparation=6, **ticks)
     scale = alt.Scale(type="log" if log else "linear", zero=False, nice=False, padding=14)
     return alt.X("x:Q", title=axis_title(name), axis=axis, scale=scale)
 

@@ -49,6 +49,7 @@ def lines(
     horizontal = numeric_axis(cells[x], x) if joined else named_axis(cells[x], x)
     colors = alt.Color("series:N", scale=alt.Scale(domain=names, range=series_colors(len(names))), legend=None)
     vertical = {"title": f"mean {metric_name(metric).title}", "scale": _vertical_scale(domain, log=log)}
+    vertical |= {"axis": alt.Axis(values=_log_ticks(*domain), format=",.6~f")} if log else {}
     tooltip = tooltips(("label", x), ("series", color or "line"), ("text", f"mean {metric}"), ("n", "workloads"))
     base = alt.Chart(frame).encode(x=horizontal, color=colors, tooltip=tooltip)
     layers = [*_interval_layers(base, vertical, joined=joined), *_reference_rules(frame, metric, claim, domain)]
@@ -113,6 +114,13 @@ def _log_reach(frame: pl.DataFrame) -> list[float]:
     lowest = float(frame["value"].min())  # type: ignore[arg-type]
     low = max(float(frame["low"].min()), lowest / 10)  # type: ignore[arg-type]
     return [low / 1.2, float(frame["high"].max()) * 1.2]  # type: ignore[arg-type]
+
+
+def _log_ticks(low: float, high: float) -> list[float]:
+    """1, 2 and 5 of each power of ten on the axis; over many powers 1 alone."""
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    digits = (1, 2, 5) if len(powers) <= 3 else (1,)
+    return [digit * 10.0**power for power in powers for digit in digits if low <= digit * 10.0**power <= high]
 
 
 def _vertical_scale(domain: list[float], *, log: bool) -> alt.Scale:
