@@ -165,8 +165,8 @@ def _with_cells(chunk: Chunk, cells: Sequence[Cell]) -> Chunk:
 def _lockstep_columns(chunk: Chunk, cells: Sequence[Cell]) -> dict[str, Array]:
     steps = _steps(chunk, [cell.slots for cell in cells])
     return {
-        "output_tokens": np.tile(steps.output_tokens, len(cells)),
-        "longest_output_tokens": np.tile(steps.longest_output_tokens, len(cells)),
+        "output_tokens": np.broadcast_to(steps.output_tokens, steps.static.shape).ravel(),  # no copy for one cell
+        "longest_output_tokens": np.broadcast_to(steps.longest_output_tokens, steps.static.shape).ravel(),
         "static_steps": steps.static.ravel(),
         "continuous_steps": steps.continuous.ravel(),
     }

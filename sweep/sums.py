@@ -111,7 +111,10 @@ def bounds_of(place: int) -> tuple[float, float]:
 def places_of(values: Values) -> npt.NDArray[np.int64]:
     """Places of values on the grid, (n,): 2k for k hundredths exactly, 2k + 1 between these and the next."""
     nearest = np.rint(values * LINES)  # or, between two lines, either of them: the place is the same
-    places: npt.NDArray[np.int64] = (2 * nearest + np.sign(values - nearest / LINES)).astype(np.int64)
+    line = nearest / LINES
+    places: npt.NDArray[np.int64] = 2 * nearest.astype(np.int64)
+    places += values > line
+    places -= values < line
     return places
 
 

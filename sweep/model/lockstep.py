@@ -107,6 +107,8 @@ def _steps(fill: Callable[..., None], longest: int, count: int, requests: int, s
     tokens, most = np.empty(count, np.int64), np.empty(count, np.int64)
     static, continuous = np.empty((len(queueing), count), np.int64), np.empty((len(queueing), count), np.int64)
     fill(servers, tokens, most, static, continuous)
+    if len(queueing) == len(slots):
+        return Steps(tokens, most, static, continuous)
     steps = Steps(tokens, most, np.tile(most, (len(slots), 1)), np.tile(most, (len(slots), 1)))
     steps.static[queueing], steps.continuous[queueing] = static, continuous
     return steps
