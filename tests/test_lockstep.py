@@ -173,6 +173,21 @@ def test_every_server_meets_the_same_workload_as_when_it_is_alone():
         assert (together.continuous[server] == alone.continuous[0]).all()
 
 
+def test_the_twin_in_cpp_gives_the_same_steps(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parent / "benchmarks")
+    import twin
+
+    if twin.compiler() is None:
+        pytest.skip("no C++ compiler here")
+    look_up, slots = look_up_of(distribution(REFERENCE)), [1, 3, 4, 16, 63, 64, 128]
+    for ours, theirs in zip(
+        lockstep.drawn_steps(look_up, 5, 2**33, 300, 199, slots),
+        twin.drawn_steps(look_up, 5, 2**33, 300, 199, slots),
+        strict=True,
+    ):
+        assert (ours == theirs).all()
+
+
 # ---- known answers
 
 
