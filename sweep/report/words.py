@@ -29,6 +29,21 @@ METRIC_NAMES = {
     "continuous_utilisation": Name(
         "Utilisation under continuous batching", "utilisation, continuous (busy / all slot-steps)"
     ),
+    "static_waited_share": Name("The share that waits under static batching", "requests that wait, static (share)"),
+    "continuous_waited_share": Name(
+        "The share that waits under continuous batching", "requests that wait, continuous (share)"
+    ),
+    "static_slo_share": Name("The share within the SLO under static batching", "within the SLO, static (share)"),
+    "continuous_slo_share": Name(
+        "The share within the SLO under continuous batching", "within the SLO, continuous (share)"
+    ),
+    "static_goodput_per_s": Name("The goodput of static batching", "goodput, static (requests/s)"),
+    "continuous_goodput_per_s": Name("The goodput of continuous batching", "goodput, continuous (requests/s)"),
+    "wait_ratio": Name("The ratio of mean waits", "wait, static / continuous"),
+    "ttft_ratio": Name("The ratio of mean times to the first token", "time to the first token, static / continuous"),
+    "e2e_ratio": Name("The ratio of mean times to the last token", "time to the last token, static / continuous"),
+    "arrival_rate_per_s": Name("The rate of arrivals as it came out", "arrivals observed (requests/s)"),
+    "arrival_gap_cv": Name("The cv of the gaps as it came out", "cv of the gaps observed"),
     "static_slo_rate_per_s": Name("The largest rate that static batching serves", "largest rate, static (requests/s)"),
     "continuous_slo_rate_per_s": Name(
         "The largest rate that continuous batching serves", "largest rate, continuous (requests/s)"
