@@ -195,8 +195,17 @@ def test_reading_says_how_far_it_is_now_and_then_where_there_is_no_terminal(monk
 def test_the_answer_in_the_documents_is_the_answer():
     root = Path(__file__).parents[1]
     block = (root / "docs" / "traces.md").read_text().split("```text\n")[1].split("\n```")[0]
-    said = traffic.text(answer(root / "studies" / "azure-2023-conv.csv.gz", slots=[4, 16, 64]))
+    said = traffic.text(answer(root / "studies" / "alike.csv.gz", slots=[4, 16, 64]))
     assert said.startswith(f"{block}\n")
+
+
+def test_the_made_traffic_is_what_its_recipe_in_the_documents_gives():
+    root = Path(__file__).parents[1]
+    names = {}
+    exec((root / "docs" / "traces.md").read_text().split("```python\n")[1].split("```")[0], names)
+    rows = "".join(f"{prompt},{output}\n" for prompt, output in names["rows"]())
+    kept = gzip.decompress((root / "studies" / "alike.csv.gz").read_bytes()).decode()
+    assert kept == f"prompt_tokens,output_tokens\n{rows}"
 
 
 def test_every_profile_stands_in_the_documents():
