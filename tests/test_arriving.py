@@ -325,4 +325,5 @@ def test_each_kernel_is_compiled_once() -> None:
         continuous_times(step_time, work, 2)
         static_times(step_time, work._replace(clients=2), 1, padded=False, charged=False)
     assert len(arriving._continuous.signatures) == 1
+    assert len(arriving._continuous_equal.signatures) == 1
     assert len(arriving._static.signatures) == 1

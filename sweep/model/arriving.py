@@ -62,6 +62,10 @@ def continuous_times(step_time: StepTime, requests: Requests, slots: int, *, cha
     charged : whether prompts take time; they are read from the KV cache in any case.
     """
     code, think, times = _prepared(step_time, requests)
+    if isinstance(step_time, Constant) and not (charged and requests.prompt.any()):
+        output, _, rank = _tokens_and_rank(requests)
+        _continuous_equal(requests.clients, think, output, rank, slots, *times[:5])
+        return times
     _continuous(code, requests.clients, think, *_tokens_and_rank(requests), slots, charged, *times[:5])
     return times
 
@@ -196,6 +200,48 @@ def interval_of(code, first, count, at):
 
 
 @kernel
+def _continuous_equal(clients, thinks, outputs, ranks, slots, come, starts, firsts, finishes, steps):
+    """Where all steps are equal a request ends its length after its start: it is enough to know when slots free up."""
+    requests = outputs.shape[1]
+    free = np.empty(min(slots, requests), np.float64)  # a heap: when each slot becomes free
+    waiting = np.empty(requests, np.int64)
+    thinking = np.empty(max(1, clients), np.float64)
+    for row in range(outputs.shape[0]):
+        arrival, think, output, rank = come[row], thinks[row], outputs[row], ranks[row]
+        start, first, finish = starts[row], firsts[row], finishes[row]
+        free[:] = 0.0
+        thinking[:] = 0.0
+        now, busy_until, away, joined, waits = 0.0, 0.0, clients, 0, 0
+        for _ in range(requests):
+            # wait: for a free slot, and for somebody to come
+            now = max(now, free[0])
+            coming = next_arrival(arrival, joined, clients, thinking, away)
+            if waits == 0:
+                now = max(now, coming)
+            # join: all who have come by now
+            while coming <= now:
+                if clients > 0:
+                    arrival[joined] = coming
+                    away = take_time(thinking, away)
+                waits = put_request(waiting, waits, rank, joined)
+                joined += 1
+                coming = next_arrival(arrival, joined, clients, thinking, away)
+            # serve: who goes first has the slot until its end
+            request = waiting[0]
+            waits = take_request(waiting, waits, rank)
+            end = now + output[request]
+            start[request], finish[request] = now, end
+            if output[request] > 0:
+                first[request] = now + 1.0
+            put_time(free, take_time(free, free.size), end)
+            if clients > 0:
+                away = put_time(thinking, away, end + think[request])
+            # steps that run: starts never fall, so those before `busy_until` have been counted
+            steps[row] += int(max(0.0, end - max(now, busy_until)))
+            busy_until = max(busy_until, end)
+
+
+@kernel
 def _continuous(code, clients, thinks, outputs, prompts, ranks, slots, charged, come, starts, firsts, finishes, steps):
     requests = outputs.shape[1]
     most = min(slots, requests)
@@ -242,16 +288,11 @@ def _continuous(code, clients, thinks, outputs, prompts, ranks, slots, charged, 
                 next_end = min(next_end, ends[batch])
                 batch += 1
                 continue
-            # step: until the next request is done, or somebody comes to a free slot; equal steps are taken together
+            # step: until the next request is done, or somebody comes to a free slot
             while step < next_end and not (batch < slots and coming <= now and fresh == batch):
-                together = 1
-                if code[0] == CONSTANT and fresh == batch:
-                    together = next_end - step
-                    if batch < slots and coming < now + together * code[1]:
-                        together = max(1, int(np.ceil((coming - now) / code[1])))
-                step += together
-                kv_tokens += together * batch
-                now += together * step_seconds_at(code, batch, kv_tokens, 0)
+                step += 1
+                kv_tokens += batch
+                now += step_seconds_at(code, batch, kv_tokens, 0)
                 for place in range(fresh, batch):
                     first[who[place]] = now
                 fresh = batch
@@ -342,8 +383,14 @@ def _static(
                 for place in range(members):
                     if output[who[place]] > 0 and prompt[who[place]] > 0:
                         now += step_seconds_at(code, 0, 0, prompt[who[place]])
-            # step: until the longest is done
-            for step in range(1, longest + 1):
+            # step: until the longest is done; equal steps are taken together
+            if code[0] == CONSTANT:
+                for place in range(members):
+                    request = who[place]
+                    if output[request] > 0:
+                        first[request], finish[request] = now + code[1], now + output[request] * code[1]
+                now += longest * code[1]
+            for step in range(1, 1 if code[0] == CONSTANT else longest + 1):
                 kv_tokens += batch
                 now += step_seconds_at(code, batch, kv_tokens, 0)
                 if step == 1:
