@@ -74,6 +74,8 @@ def test_code_is_compiled_once_and_then_loaded(warm):
     ],
 )
 def test_damaged_code_is_compiled_again_and_replaced(warm, kind, harm):
+    shutil.rmtree(warm / "kept")
+    ask(warm)
     path = kept(warm, kind)
     data = path.read_bytes()
     middle = len(data) // 2
