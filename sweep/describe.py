@@ -4,18 +4,17 @@ import json
 from pathlib import Path as File
 from typing import Any
 
-from sweep.axes import AxisTable
+from sweep.axes import SECTIONS
 from sweep.errors import InputError
-from sweep.schema import ServerSpec, StudyFile, WorkloadSpec
-
-TABLES = {"workload": WorkloadSpec, "server": ServerSpec}
+from sweep.ranges import AxisTable
+from sweep.schema import StudyFile
 
 
 def json_schema() -> dict[str, Any]:
     """A JSON schema that editors check study files against; `sweep run` checks more than a schema can say."""
     schema = StudyFile.model_json_schema()
     parts: dict[str, Any] = schema.pop("$defs")
-    for key, model in TABLES.items():
+    for key, model in SECTIONS.items():
         table = model.model_json_schema()
         parts |= table.pop("$defs", {})
         schema["properties"][key] = table | {"required": []}  # the grid may give what the table leaves out
@@ -76,7 +75,7 @@ def markdown() -> str:
     schema = json_schema()
     parts = schema["definitions"]
     sections = [_OPENING, _table("The file", schema, parts)]
-    sections += [_table(f"`[{key}]`", schema["properties"][key], parts) for key in TABLES]
+    sections += [_table(f"`[{key}]`", schema["properties"][key], parts) for key in SECTIONS]
     named = {
         "TraceSpec": "`[workload.trace]`",
         "MemorySpec": "`[server.memory]`",
@@ -125,7 +124,7 @@ def _table(title: str, table: dict[str, Any], parts: dict[str, Any], level: str 
 
 def _kind(field: dict[str, Any], parts: dict[str, Any]) -> str:
     if "$ref" in field:
-        return field["$ref"].rsplit("/", 1)[1]
+        return str(field["$ref"].rsplit("/", 1)[1])
     if "const" in field:
         return f'"{field["const"]}"'
     if "enum" in field:
@@ -133,10 +132,11 @@ def _kind(field: dict[str, Any], parts: dict[str, Any]) -> str:
     for choice in ("anyOf", "oneOf"):
         if choice in field:
             return " or ".join(dict.fromkeys(_kind(option, parts) for option in field[choice]))
-    return {
+    kinds = {
         "integer": "whole number",
         "string": "text",
         "array": "list",
         "object": "table",
         "boolean": "true, false",
-    }.get(field.get("type", ""), field.get("type", "any"))
+    }
+    return kinds.get(field.get("type", ""), str(field.get("type", "any")))

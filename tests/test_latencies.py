@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import sweep
+from sweep import latencies
 from sweep.errors import StudyError
 from sweep.grid import points
 from sweep.latencies import _drawn, _largest_rate, _lived, _meets, _percentiles, _requests, _run
@@ -358,3 +359,25 @@ def test_with_a_constant_step_seconds_are_steps_times_the_step_to_the_last_bit()
         assert (seconds == np.rint(seconds / step_s) * step_s).all()
     at_once = rows(run(server={"step_ms": 17.3}, measure=names, requests=151, arrivals={"process": "at_once"}))
     assert (at_once["static_s"].to_numpy() == at_once["static_steps"].to_numpy() * step_s).all()
+
+
+def test_rows_do_not_depend_on_the_pieces_they_are_simulated_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    changes = {"measure": LATENCIES, "server": {"order": "shortest_first", "prediction_cv": 1.0}}
+    whole = rows(run(**changes))
+    monkeypatch.setattr(latencies, "MOST_DRAWN", 400)  # two workloads at a time
+    assert rows(run(**changes)).equals(whole)
+
+
+def test_goodput_is_the_share_within_the_slo_of_what_is_served() -> None:
+    names = ["continuous_slo_share", "continuous_goodput_per_s", "continuous_s"]
+    frame = rows(run(workload=SLO, measure=names))
+    served_per_s = 150 / frame["continuous_s"].to_numpy()
+    assert frame["continuous_goodput_per_s"].to_numpy() == pytest.approx(
+        frame["continuous_slo_share"].to_numpy() * served_per_s
+    )
+
+
+def test_a_study_that_waits_for_full_groups_serves_fewer_of_them() -> None:
+    results = run(grid={"server.max_wait_s": [0.0, 60.0]}, arrivals={"process": "poisson", "load": 0.05})
+    at_once, patient = results.cells["static_steps_mean"]
+    assert patient < at_once
