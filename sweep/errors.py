@@ -2,14 +2,21 @@
 
 
 class SweepError(Exception):
-    """Something the user can mend; `lines` says what, where and what to do, a line for each fault."""
+    """Something the user can mend; `lines` says what, where and what to do, a line for each fault.
+
+    Control characters are spelt out: much of a line comes from files, and terminals obey what is printed.
+    """
 
     def __init__(self, *lines: str) -> None:
-        super().__init__("\n".join(lines))
-        self.lines = lines
+        self.lines = tuple(_printable(line) for line in lines)
+        super().__init__("\n".join(self.lines))
 
     def __reduce__(self) -> tuple[type["SweepError"], tuple[str, ...]]:
         return type(self), self.lines  # the default would hand back the joined text as one line
+
+
+def _printable(line: str) -> str:
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in line)
 
 
 class InputError(SweepError, ValueError):
