@@ -200,7 +200,7 @@ def test_the_command_reads_a_real_configuration() -> None:
         (["memory", "--model", "Llama-9", "--gpu", "L4"], 'model "Llama-9" is neither a file nor known'),
         (["memory", "--model", ".", "--gpu", "L4"], ".: is a directory"),
         (["memory", "--model", "gpt2", "--budget", "1 GiB", "--context", "1,x"], '--context: "1,x" is not a list'),
-        (["list", "modles"], 'list: must be one of models, gpus, distributions, metrics, got "modles"; did you mean'),
+        (["list", "modles"], 'list: must be one of models, gpus, profiles, distributions, metrics, got "modles"; did you mean'),
     ],
 )
 def test_the_command_refuses_in_one_line_with_status_2(arguments: list[str], line: str) -> None:
