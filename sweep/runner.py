@@ -23,10 +23,9 @@ from sweep.manifest import versions
 from sweep.model import lockstep
 from sweep.model.distributions import Given, Lab
 from sweep.model.lengths import look_up_of
-from sweep.results import Span, Store, to_parquet
-from sweep.schema import IN_SECONDS
+from sweep.results import Span, Store, metrics, to_parquet
 from sweep.serving import served_columns, served_ns
-from sweep.sums import summary_parquet
+from sweep.summing import summary_parquet
 from sweep.workers import Outcome, execute, reason_of, refuse_forking
 
 
@@ -85,18 +84,17 @@ def simulate(chunk: Chunk, keep: str = "rows") -> bytes:
     """Rows of a chunk, or their summary, for every cell of its point that can run, as the bytes of a Parquet file."""
     point, count = chunk.point, chunk.stop - chunk.first
     cells = [cell for cell in point.cells if cell.error is None]
+    indexes = [cell.index for cell in cells]
+    column = partial(_column, _scheduled(chunk, cells), cells)
+    metadata = _metadata(chunk, keep, len(cells))
+    if keep == "summary":
+        return summary_parquet(column, indexes, range(chunk.first, chunk.stop), point.measure, metadata)
     columns = {
-        "cell": np.repeat(np.array([cell.index for cell in cells], np.int64), count),
+        "cell": np.repeat(np.array(indexes, np.int64), count),
         "replicate": np.tile(np.arange(chunk.first, chunk.stop, dtype=np.int64), len(cells)),
-        **_scheduled(chunk, cells),
+        **{metric: column(metric) for metric in metrics(point.measure)},
     }
-    if "multiple" not in columns:
-        columns |= _ratios(columns, cells, count)
-    if not set(IN_SECONDS).isdisjoint(point.measure):
-        step_s = np.repeat([(cell.step_ms or np.nan) / 1000 for cell in cells], count)
-        columns |= _seconds(columns, step_s)
-    write = summary_parquet if keep == "summary" else to_parquet
-    return write(columns, point.measure, _metadata(chunk, keep, len(cells)))
+    return to_parquet(columns, point.measure, metadata)
 
 
 def _scheduled(chunk: Chunk, cells: Sequence[Cell]) -> dict[str, Array]:
@@ -165,11 +163,15 @@ def _with_cells(chunk: Chunk, cells: Sequence[Cell]) -> Chunk:
 def _lockstep_columns(chunk: Chunk, cells: Sequence[Cell]) -> dict[str, Array]:
     steps = _steps(chunk, [cell.slots for cell in cells])
     return {
-        "output_tokens": np.broadcast_to(steps.output_tokens, steps.static.shape).ravel(),  # no copy for one cell
-        "longest_output_tokens": np.broadcast_to(steps.longest_output_tokens, steps.static.shape).ravel(),
+        "output_tokens": _for_each(cells, steps.output_tokens),
+        "longest_output_tokens": _for_each(cells, steps.longest_output_tokens),
         "static_steps": steps.static.ravel(),
         "continuous_steps": steps.continuous.ravel(),
     }
+
+
+def _for_each(cells: Sequence[Cell], values: Array) -> Array:
+    return values if len(cells) == 1 else np.tile(values, len(cells))
 
 
 def _steps(chunk: Chunk, slots: list[int]) -> lockstep.Steps:
@@ -186,34 +188,47 @@ def _steps(chunk: Chunk, slots: list[int]) -> lockstep.Steps:
     )
 
 
-def _compile_for(point: Point) -> None:
+def _compile_for(point: Point, keep: str) -> None:
     """Compiles what a point needs on a workload of a few requests, before several threads would wait for it."""
     requests = min([cell.slots for cell in point.cells if cell.error is None]) + 1
     small = point._replace(workload=point.workload._replace(requests=min(requests, point.workload.requests)))
     with suppress(Exception):  # it will come up again in the chunk that it belongs to
-        simulate(Chunk(small, 0, 1))
+        simulate(Chunk(small, 0, 1), keep)
 
 
-def _ratios(columns: Mapping[str, Array], cells: Sequence[Cell], count: int) -> dict[str, Array]:
-    """Multiple and utilisations; nan, hence null, where nothing ran."""
-    names = "output_tokens", "static_steps", "continuous_steps"
-    tokens, static, continuous = (columns[name].reshape(len(cells), count) for name in names)
-    slots = np.array([[float(cell.slots)] for cell in cells])
-    static_slots = np.array([[float(cell.rules.static_slots if cell.rules else cell.slots)] for cell in cells])
+def _column(scheduled: Mapping[str, Array], cells: Sequence[Cell], metric: str) -> Array:
+    """A metric of all rows, as scheduled or made of what was: a ratio is nan, hence null, where nothing ran."""
+    if metric in scheduled:
+        return scheduled[metric]
+    column = partial(_column, scheduled, cells)
+    if metric in ("static_s", "continuous_s"):  # of steps of one length; a study with a clock has them already
+        step_s = [(cell.step_ms or np.nan) / 1000 for cell in cells]
+        return _times(column(f"{metric.removesuffix('_s')}_steps"), step_s)
+    if metric == "multiple_s":
+        return _ratio(column("static_s"), column("continuous_s"))
+    if metric == "multiple":
+        return _ratio(column("static_steps"), column("continuous_steps"))
+    if metric == "static_utilisation":
+        slots = [cell.rules.static_slots if cell.rules else cell.slots for cell in cells]
+        return _share(column("output_tokens"), _times(column("static_steps"), slots))
+    assert metric == "continuous_utilisation", metric
+    return _share(column("output_tokens"), _times(column("continuous_steps"), [cell.slots for cell in cells]))
+
+
+def _times(values: Array, by_cell: Sequence[float]) -> Array:
+    """The values of each cell times a number of its own."""
+    return (values.reshape(len(by_cell), -1) * np.array(by_cell, np.float64)[:, None]).ravel()
+
+
+def _ratio(a: Array, b: Array) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
-        return {
-            "multiple": (static / continuous).ravel(),
-            "static_utilisation": (tokens / (static * static_slots)).ravel(),
-            "continuous_utilisation": (tokens / (continuous * slots)).ravel(),
-        }
+        return a / b
 
 
-def _seconds(columns: Mapping[str, Array], step_s: Array) -> dict[str, Array]:
-    """Seconds of both schedulers, where they are steps of one length; a study with a clock has them already."""
-    steps = {"static_s": columns["static_steps"] * step_s, "continuous_s": columns["continuous_steps"] * step_s}
-    seconds = {name: columns.get(name, values) for name, values in steps.items()}
+def _share(part: Array, whole: Array) -> Array:
+    """The ratio, put where the whole was: fresh memory costs more than the division."""
     with np.errstate(divide="ignore", invalid="ignore"):
-        return {**seconds, "multiple_s": seconds["static_s"] / seconds["continuous_s"]}
+        return np.divide(part, whole, out=whole)
 
 
 def run(
@@ -240,7 +255,7 @@ def run(
 
     if own is not None:
         with watch.compiling():
-            _compile_for(alive[0])
+            _compile_for(alive[0], store.keeps)
 
     def keep(chunk: Chunk, outcome: Outcome) -> None:
         span = Span(chunk.point.index, chunk.first, chunk.stop)

@@ -4,6 +4,7 @@ Counts are summed as whole numbers without rounding. Of the other metrics each c
 deviations from it, which are joined in the order of the chunks (Chan, Golub and LeVeque, 1983), so that the same study
 gives the same figures on any machine. The multiple also has a histogram on a grid of hundredths that is the same for
 every study; a value on the grid is told from those between two of its lines, so a share is exact for such a bound.
+How a chunk is summed is in `summing`; this side is read without a compiler.
 """
 
 import math
@@ -16,14 +17,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from sweep.results import COUNTS, Store, metrics, shard_bytes
+from sweep.results import COUNTS, Store, metrics
 
 Values: TypeAlias = npt.NDArray[Any]
 _End: TypeAlias = tuple[float, int]  # an extreme value, and the replicate that has it
 
 LINES = 100  # of the grid in one unit of the multiple
-_HALF = 2**62  # a whole number beyond 64 bits stands in two columns: high * 2^62 + low
-_WIDEST = 2**20  # places that are counted in an array; beyond it they are sorted
+HALF = 2**62  # a whole number beyond 64 bits stands in two columns: high * 2^62 + low
 
 
 class Sums(NamedTuple):
@@ -59,18 +59,6 @@ class Tally(NamedTuple):
     sums: dict[str, Sums]
     product: int  # sum of static x continuous steps
     places: dict[int, int]
-
-
-def summary_parquet(columns: Mapping[str, Values], measure: Sequence[str], metadata: dict[str, str]) -> bytes:
-    """Bytes of a summary shard: a row for each cell, from the columns of its rows, each (rows,), sorted by cell."""
-    starts = np.concatenate([[0], np.flatnonzero(columns["cell"][1:] != columns["cell"][:-1]) + 1])
-    cells = columns["cell"][starts]
-    parts = [slice(start, stop) for start, stop in zip(starts, [*starts[1:], len(columns["cell"])], strict=True)]
-    rows = [
-        _row(int(cell), {name: column[part] for name, column in columns.items()}, measure)
-        for cell, part in zip(cells, parts, strict=True)
-    ]
-    return shard_bytes(pl.DataFrame(rows, schema=summary_schema(measure)), metadata)
 
 
 def summary_schema(measure: Sequence[str]) -> dict[str, Any]:
@@ -118,65 +106,8 @@ def places_of(values: Values) -> npt.NDArray[np.int64]:
     return places
 
 
-def _row(cell: int, columns: Mapping[str, Values], measure: Sequence[str]) -> dict[str, Any]:
-    row: dict[str, Any] = {"cell": cell, "replicates": len(columns["cell"])}
-    for metric in metrics(measure):
-        row |= {f"{metric}_{name}": value for name, value in _column(metric, columns).items()}
-    row |= _halves("steps_product", _product(columns["static_steps"], columns["continuous_steps"]))
-    multiple = columns["multiple"]
-    places, counts = _counted(places_of(multiple[~np.isnan(multiple)]))
-    return {**row, "multiple_places": places, "multiple_counts": counts}
-
-
-def _column(metric: str, columns: Mapping[str, Values]) -> dict[str, Any]:
-    values, replicates = columns[metric], columns["replicate"]
-    if metric not in COUNTS and not (known := ~np.isnan(values)).all():  # a count is always known
-        values, replicates = values[known], replicates[known]
-    row: dict[str, Any] = {"n": len(values)}
-    if len(values):
-        for end, place in (("low", int(values.argmin())), ("high", int(values.argmax()))):
-            row |= {end: values[place].item(), f"{end}_replicate": int(replicates[place])}
-    if metric in COUNTS:
-        return row | _halves("sum", _total(values)) | _halves("squares", _product(values, values))
-    mean = float(values.mean()) if len(values) else 0.0
-    return row | {"mean": mean, "deviations": float(((values - mean) ** 2).sum())}
-
-
-def _total(values: Values) -> int:
-    """The sum of whole numbers, where 64 bits could wrap."""
-    whole = values.astype(np.int64, copy=False)
-    if int(whole.max(initial=0)) * len(whole) < 2**63:
-        return int(whole.sum())
-    return (int((whole >> 32).sum()) << 32) + int((whole & 0xFFFFFFFF).sum())
-
-
-def _product(a: Values, b: Values) -> int:
-    """The sum of the products of whole numbers that are not negative, where 64 bits could wrap."""
-    largest = int(a.max(initial=0)) * int(b.max(initial=0)) * len(a)
-    if largest < 2**63:
-        return int(a.astype(np.int64, copy=False) @ b.astype(np.int64, copy=False))
-    return sum(x * y for x, y in zip(a.tolist(), b.tolist(), strict=True))
-
-
-def _halves(name: str, value: int) -> dict[str, int]:
-    return {f"{name}_high": value // _HALF, f"{name}_low": value % _HALF}
-
-
 def _whole(row: Mapping[str, Any], name: str) -> int:
-    return int(row[f"{name}_high"]) * _HALF + int(row[f"{name}_low"])
-
-
-def _counted(places: npt.NDArray[np.int64]) -> tuple[list[int], list[int]]:
-    """The places that have any, in order, and how many each has."""
-    if len(places) == 0:
-        return [], []
-    first = int(places.min())
-    if int(places.max()) - first >= _WIDEST:
-        some, counts = np.unique(places, return_counts=True)
-        return some.tolist(), counts.tolist()
-    counts = np.bincount(places - first)
-    some = np.flatnonzero(counts)
-    return (some + first).tolist(), counts[some].tolist()
+    return int(row[f"{name}_high"]) * HALF + int(row[f"{name}_low"])
 
 
 def _read(row: Mapping[str, Any], measure: Sequence[str]) -> Tally:

@@ -21,8 +21,8 @@ LAYERS = [  # a module imports only from its own line or one above
     ["record"],
     ["results", "sums"],
     [
-        *["machine", "cluster", "manifest", "workers", "draws", "serving", "latencies", "runner", "progress"],
-        *["status", "verify"],
+        *["machine", "cluster", "manifest", "workers", "draws", "serving", "latencies", "summing", "runner"],
+        *["progress", "status", "verify"],
     ],
     ["report"],
     [

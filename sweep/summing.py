@@ -1,0 +1,99 @@
+"""Rows of a chunk to the summary that is kept in their place; what a summary means and how it is read is in `sums`."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from sweep.model.tally import counted, histogram, measured, product
+from sweep.results import COUNTS, metrics, shard_bytes
+from sweep.sums import HALF, LINES, Values, places_of, summary_schema
+
+_WIDEST = 2**20  # places that are counted in an array; beyond it they are sorted
+_EXACT = 2.0**52  # lines up to which every place is a whole number of 64 bits
+
+
+def summary_parquet(
+    column: Callable[[str], Values],
+    cells: Sequence[int],
+    replicates: range,
+    measure: Sequence[str],
+    metadata: dict[str, str],
+) -> bytes:
+    """Bytes of a summary shard: a row for each cell.
+
+    column : gives the values of a metric for all cells one after the other, (cells x replicates,). It is asked for one
+        at a time, so that those which are made only for this need not be in memory together.
+    """
+    rows: list[dict[str, Any]] = [{"cell": cell, "replicates": len(replicates)} for cell in cells]
+    for metric in metrics(measure):
+        values = column(metric).reshape(len(cells), -1)
+        summed = _of_counts if metric in COUNTS else _of_numbers
+        for row, mine in zip(rows, values, strict=True):
+            row |= {f"{metric}_{name}": value for name, value in summed(mine, replicates).items()}
+            if metric == "multiple":
+                row |= _placed(mine, row.get("multiple_low"), row.get("multiple_high"))
+    static, continuous = (column(metric).reshape(len(cells), -1) for metric in ("static_steps", "continuous_steps"))
+    for row, a, b in zip(rows, static, continuous, strict=True):
+        largest = row["static_steps_high"] * row["continuous_steps_high"]
+        row |= _halves("steps_product", _products(a, b, largest))
+    return shard_bytes(pl.DataFrame(rows, schema=summary_schema(measure)), metadata)
+
+
+def _of_counts(counts: Values, replicates: range) -> dict[str, Any]:
+    """What is kept of whole numbers that are not negative, which are always known."""
+    values = _as_kernels_take(counts, np.int64)
+    low, high, total, squares = counted(values)
+    largest, n = int(values[high]), len(values)
+    exact = total if largest * n < 2**63 else sum(values.tolist())
+    row = {"n": n, **_end("low", values, replicates, low), **_end("high", values, replicates, high)}
+    row |= _halves("sum", exact)
+    return row | _halves("squares", squares if largest**2 * n < 2**63 else _products(values, values, largest**2))
+
+
+def _of_numbers(numbers: Values, replicates: range) -> dict[str, Any]:
+    values = _as_kernels_take(numbers, np.float64)
+    n, low, high, mean, deviations = measured(values)
+    ends = {**_end("low", values, replicates, low), **_end("high", values, replicates, high)} if n else {}
+    return {"n": n, **ends, "mean": mean, "deviations": deviations}
+
+
+def _end(name: str, values: Values, replicates: range, place: int) -> dict[str, Any]:
+    return {name: values[place].item(), f"{name}_replicate": replicates[place]}
+
+
+def _products(a: Values, b: Values, largest: int) -> int:
+    """The sum of the products of whole numbers that are not negative, none above `largest`: where 64 bits wrap, too."""
+    if largest * len(a) < 2**63:
+        return int(product(_as_kernels_take(a, np.int64), _as_kernels_take(b, np.int64)))
+    return sum(x * y for x, y in zip(a.tolist(), b.tolist(), strict=True))
+
+
+def _halves(name: str, value: int) -> dict[str, int]:
+    return {f"{name}_high": value // HALF, f"{name}_low": value % HALF}
+
+
+def _placed(multiple: Values, low: float | None, high: float | None) -> dict[str, list[int]]:
+    """The places on the grid that have any, in order, and how many each has; a larger value is in no lower place."""
+    if low is None or high is None:
+        return {"multiple_places": [], "multiple_counts": []}
+    if not -_EXACT < low * LINES <= high * LINES < _EXACT:
+        return _sorted_places(multiple)
+    first, last = places_of(np.array([low, high])).tolist()
+    if last - first >= _WIDEST:
+        return _sorted_places(multiple)
+    counts = np.zeros(last - first + 1, np.int64)
+    histogram(_as_kernels_take(multiple, np.float64), float(LINES), first, counts)
+    some = np.flatnonzero(counts)
+    return {"multiple_places": (some + first).tolist(), "multiple_counts": counts[some].tolist()}
+
+
+def _sorted_places(multiple: Values) -> dict[str, list[int]]:
+    places, counts = np.unique(places_of(multiple[~np.isnan(multiple)]), return_counts=True)
+    return {"multiple_places": places.tolist(), "multiple_counts": counts.tolist()}
+
+
+def _as_kernels_take(values: Values, kind: type) -> Values:
+    """The very values where they lie side by side and may be written, so that each kernel is compiled but once."""
+    return np.require(values, kind, ["C", "W"])

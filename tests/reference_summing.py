@@ -1,0 +1,39 @@
+"""The literal twin of `sweep.summing`: a row of a summary from whole columns, in numpy and Python's own integers."""
+
+import numpy as np
+
+from sweep.results import COUNTS, metrics
+from sweep.sums import HALF, places_of
+
+
+def summary_row(cell, replicates, columns, measure):
+    """The row of one cell as a dict, from its columns, each (replicates,)."""
+    row = {"cell": cell, "replicates": len(replicates)}
+    for metric in metrics(measure):
+        row |= {
+            f"{metric}_{name}": value
+            for name, value in _column(columns[metric], np.array(replicates), whole=metric in COUNTS).items()
+        }
+    static, continuous = columns["static_steps"].tolist(), columns["continuous_steps"].tolist()
+    row |= _halves("steps_product", sum(a * b for a, b in zip(static, continuous, strict=True)))
+    multiple = columns["multiple"]
+    places, counts = np.unique(places_of(multiple[~np.isnan(multiple)]), return_counts=True)
+    return {**row, "multiple_places": places.tolist(), "multiple_counts": counts.tolist()}
+
+
+def _column(values, replicates, *, whole):
+    known = ~np.isnan(values)
+    values, replicates = values[known], replicates[known]
+    row = {"n": len(values)}
+    if len(values):
+        for end, place in (("low", int(values.argmin())), ("high", int(values.argmax()))):
+            row |= {end: values[place].item(), f"{end}_replicate": int(replicates[place])}
+    if whole:
+        numbers = values.tolist()
+        return row | _halves("sum", sum(numbers)) | _halves("squares", sum(number * number for number in numbers))
+    mean = float(values.mean()) if len(values) else 0.0
+    return row | {"mean": mean, "deviations": float(((values - mean) ** 2).sum())}
+
+
+def _halves(name, value):
+    return {f"{name}_high": value // HALF, f"{name}_low": value % HALF}
