@@ -187,6 +187,14 @@ def test_a_changed_study_is_refused_with_the_keys_that_differ_unless_fresh(tmp_p
     assert again.manifest["seed"] == 38
 
 
+def test_a_folder_from_before_a_change_of_what_rows_mean_is_refused(tmp_path, monkeypatch):
+    sweep.run(study(replicates=10), tmp_path, report=False)
+    monkeypatch.setattr("sweep.study.SEMANTICS", 1_000_000)
+    with pytest.raises(FolderError) as error:
+        sweep.run(study(replicates=10), tmp_path, report=False)
+    assert any("semantics: " in text and "1000000 now" in text for text in error.value.lines)
+
+
 def test_title_claims_and_replicates_may_change_in_a_folder(tmp_path):
     sweep.run(study(), tmp_path, report=False)
     claim = {"text": "never slower", "metric": "multiple", "at_least": 1, "of": "every"}
