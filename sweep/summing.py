@@ -28,17 +28,21 @@ def summary_parquet(
     """
     rows: list[dict[str, Any]] = [{"cell": cell, "replicates": len(replicates)} for cell in cells]
     for metric in metrics(measure):
-        values = column(metric).reshape(len(cells), -1)
-        summed = _of_counts if metric in COUNTS else _of_numbers
-        for row, mine in zip(rows, values, strict=True):
-            row |= {f"{metric}_{name}": value for name, value in summed(mine, replicates).items()}
-            if metric == "multiple":
-                row |= _placed(mine, row.get("multiple_low"), row.get("multiple_high"))
+        _add(rows, metric, column(metric), replicates)
     static, continuous = (column(metric).reshape(len(cells), -1) for metric in ("static_steps", "continuous_steps"))
     for row, a, b in zip(rows, static, continuous, strict=True):
         largest = row["static_steps_high"] * row["continuous_steps_high"]
         row |= _halves("steps_product", _products(a, b, largest))
     return shard_bytes(pl.DataFrame(rows, schema=summary_schema(measure)), metadata)
+
+
+def _add(rows: Sequence[dict[str, Any]], metric: str, values: Values, replicates: range) -> None:
+    """Adds what is kept of a metric to the row of each cell."""
+    summed = _of_counts if metric in COUNTS else _of_numbers
+    for row, mine in zip(rows, values.reshape(len(rows), -1), strict=True):
+        row |= {f"{metric}_{name}": value for name, value in summed(mine, replicates).items()}
+        if metric == "multiple":
+            row |= _placed(mine, row.get("multiple_low"), row.get("multiple_high"))
 
 
 def _of_counts(counts: Values, replicates: range) -> dict[str, Any]:

@@ -51,16 +51,19 @@ def measured(values: F64) -> tuple[int, int, int, float, float]:
 
     values : (n,), float64, nan where not known. The places are -1 and the rest 0 where none is known.
     """
-    known, low, high = 0, -1, -1
+    unknown, low, high = 0, -1, -1
     smallest, largest = np.inf, -np.inf
     for place in range(len(values)):
         value = values[place]
-        if value == value:
-            known += 1
+        if not smallest <= value <= largest:  # seldom, so that most values cost one branch
+            if value != value:
+                unknown += 1
+                continue
             if value < smallest or low < 0:
                 smallest, low = value, place
             if value > largest or high < 0:
                 largest, high = value, place
+    known = len(values) - unknown
     if known == 0:
         return 0, -1, -1, 0.0, 0.0
     if known < len(values):
