@@ -31,6 +31,8 @@ app = typer.Typer(
     help="How much continuous batching buys over static batching, how sure that is, and where it stops holding.",
 )
 
+STUDIES, QUICK = "Studies and their results", "Answers without a study"
+
 Folder = Annotated[Path, typer.Argument(help="A results folder.", show_default=False)]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 
@@ -60,7 +62,7 @@ def _version(
         raise typer.Exit
 
 
-@app.command()
+@app.command(rich_help_panel=STUDIES)
 def run(
     studies: Annotated[list[Path], typer.Argument(metavar="STUDY...", help="Study files.", show_default=False)],
     out: Annotated[
@@ -197,9 +199,12 @@ def _say(*lines: str) -> None:
         print(_printable(line), file=sys.stderr)
 
 
-@app.command()
+@app.command(rich_help_panel=STUDIES)
 def report(folder: Folder) -> None:
-    """Make the summary, the charts and the page again, from a results folder alone."""
+    """Make the summary, the charts and the page again, from a results folder alone.
+
+    Example: sweep report results/five_x
+    """
     from sweep import api
 
     results = api.read(folder)
@@ -207,11 +212,13 @@ def report(folder: Folder) -> None:
     raise typer.Exit(int(_say_what_is_amiss(results)))
 
 
-@app.command()
+@app.command(rich_help_panel=STUDIES)
 def status(folder: Folder, json: Json = False) -> None:
     """Say what a results folder holds, what is left to simulate, and what failed or is damaged.
 
     Exit status 1 where something failed or is damaged.
+
+    Example: sweep status results/five_x --json
     """
     from json import dumps
 
@@ -224,7 +231,7 @@ def status(folder: Folder, json: Json = False) -> None:
     raise typer.Exit(int(_say_what_is_amiss(results)))
 
 
-@app.command()
+@app.command(rich_help_panel=STUDIES)
 def verify(
     folder: Folder,
     sample: Annotated[int, typer.Option(min=1, help="Shards to simulate again, chosen at random.")] = 8,
@@ -233,6 +240,8 @@ def verify(
     """Simulate some shards of a results folder again and compare them byte by byte.
 
     Exit status 1 where one differs or is damaged.
+
+    Example: sweep verify results/five_x --sample 20
     """
     from sweep import api
     from sweep.verify import text
@@ -244,11 +253,13 @@ def verify(
     raise typer.Exit(int(amiss or bool(found.differences)))
 
 
-@app.command()
+@app.command(rich_help_panel=STUDIES)
 def check(folder: Folder, json: Json = False) -> None:
     """Give the verdict on each claim of a results folder: holds, fails or undecided.
 
     Exit status 0 when all hold, 1 when one fails, 3 when none fails but one is undecided; 1 where shards are damaged.
+
+    Example: sweep check results/five_x --json
     """
     from json import dumps
 
@@ -266,7 +277,7 @@ def check(folder: Folder, json: Json = False) -> None:
     raise typer.Exit(1 if amiss else exit_status(verdicts))
 
 
-@app.command()
+@app.command(rich_help_panel=STUDIES)
 def compare(
     folder: Folder,
     other: Annotated[Path | None, typer.Argument(help="Another results folder.", show_default=False)] = None,
@@ -286,7 +297,7 @@ def compare(
     print(dumps(as_json(found), indent=1) if json else _printable(text(found)))
 
 
-@app.command()
+@app.command(rich_help_panel=STUDIES)
 def gallery(
     studies: Annotated[list[Path], typer.Argument(metavar="STUDY...", help="Study files.", show_default=False)],
     out: Annotated[
@@ -316,7 +327,7 @@ def gallery(
     print(_printable(str(page)))
 
 
-@app.command()
+@app.command(rich_help_panel=QUICK)
 def multiple(
     output: Annotated[
         str,
@@ -338,7 +349,7 @@ def multiple(
     print(_printable(text(output, _whole_numbers(slots, "--slots"), requests, replicates, seed)))
 
 
-@app.command()
+@app.command(rich_help_panel=QUICK)
 def replay(
     folder: Annotated[Path | None, typer.Argument(help="A results folder.", show_default=False)] = None,
     cell: Annotated[int, typer.Option(min=0, help="Cell of the folder.")] = 0,
@@ -358,13 +369,16 @@ def replay(
     print(drawing(*work, shutil.get_terminal_size().columns))
 
 
-@app.command()
+@app.command(rich_help_panel=STUDIES)
 def new(
     file: Annotated[
         Path | None, typer.Argument(help="File to write; printed unless given.", show_default=False)
     ] = None,
 ) -> None:
-    """Write a commented study to start from, as in `sweep new my_study.toml`."""
+    """Write a commented study to start from.
+
+    Example: sweep new my_study.toml
+    """
     from sweep.describe import new_study, write_new
 
     if file is None:
@@ -374,11 +388,14 @@ def new(
         print(_printable(f"{file} and its schema are written; next: sweep run {file}"))
 
 
-@app.command()
+@app.command(rich_help_panel=STUDIES)
 def schema(
     markdown: Annotated[bool, typer.Option("--markdown", help="Print the page docs/study.md instead.")] = False,
 ) -> None:
-    """Print the JSON schema of study files, for editors."""
+    """Print the JSON schema of study files, for editors.
+
+    Example: sweep schema > study.schema.json
+    """
     import json
 
     from sweep import describe
@@ -386,7 +403,7 @@ def schema(
     print(describe.markdown() if markdown else json.dumps(describe.json_schema(), indent=2))
 
 
-@app.command()
+@app.command(rich_help_panel=QUICK)
 def lab(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the workload.")] = 37,
     predict: Annotated[
@@ -398,14 +415,17 @@ def lab(
         ),
     ] = None,
 ) -> None:
-    """Walk through the reference lab: memory, both schedulers, and what they make of one workload."""
+    """Walk through the reference lab: memory, both schedulers, and what they make of one workload.
+
+    Example: sweep lab --predict 60 15 4 20
+    """
     from sweep.lab import text
 
     width = min(shutil.get_terminal_size().columns, 80)
     print(text(seed, predict, width), end="")
 
 
-@app.command()
+@app.command(rich_help_panel=QUICK)
 def memory(
     model: Annotated[
         str | None, typer.Option(metavar="NAME|config.json", help="A built-in model, or a configuration file.")
@@ -475,7 +495,7 @@ def memory(
     print(as_json(found) if json else _printable(text(found, shutil.get_terminal_size().columns)))
 
 
-@app.command()
+@app.command(rich_help_panel=QUICK)
 def trace(
     file: Annotated[Path, typer.Argument(help="A file of requests, - for standard input.", show_default=False)],
     json: Json = False,
@@ -528,7 +548,7 @@ def trace(
     print(traffic.as_json(answer) if json else _printable(traffic.text(answer)))
 
 
-@app.command()
+@app.command(rich_help_panel=QUICK)
 def fit(
     file: Annotated[Path, typer.Argument(help="A file of requests, - for standard input.", show_default=False)],
     json: Json = False,
@@ -565,7 +585,7 @@ def fit(
     print(fit_text.as_json(answer) if json else _printable(fit_text.text(answer)))
 
 
-@app.command("fit-step")
+@app.command("fit-step", rich_help_panel=QUICK)
 def fit_step(
     file: Annotated[
         Path, typer.Argument(help="A CSV file of measured steps, - for standard input.", show_default=False)
@@ -584,11 +604,14 @@ def fit_step(
     print(as_json(answer) if json else _printable(text(answer)))
 
 
-@app.command("list")
+@app.command("list", rich_help_panel=QUICK)
 def list_built_in(
     what: Annotated[str, typer.Argument(metavar="models|gpus|profiles|distributions|metrics", show_default=False)],
 ) -> None:
-    """List what is built in: models and GPUs for memory, profiles of real traffic, distributions, metrics."""
+    """List what is built in: models and GPUs for memory, profiles of real traffic, distributions, metrics.
+
+    Example: sweep list models
+    """
     from sweep.listing import text
 
     print(_printable(text(what)))

@@ -37,8 +37,7 @@ def sweep(*arguments, **options):
 
 def commands():
     shown = re.sub(r"\x1b\[[0-9;]*m", "", sweep("--help", env={"COLUMNS": "200"}).stdout)
-    listed = shown[shown.index("Commands") :]
-    return re.findall(r"^\W+([a-z][a-z-]*)  ", listed, re.MULTILINE)
+    return re.findall(r"^\W+([a-z][a-z-]*)  +[A-Z]", shown, re.MULTILINE)
 
 
 @pytest.fixture
@@ -54,7 +53,7 @@ def test_every_command_has_help_that_says_what_it_does_and_a_row_in_the_readme()
     for name in names:
         done = sweep(name, "--help", env={"COLUMNS": "200"})
         assert done.returncode == 0, name
-        assert len(done.stdout.splitlines()) > 5, name
+        assert re.search(r"Examples?: sweep ", done.stdout), name
         assert f"`sweep {name}" in README, f"README.md has no row for sweep {name}"
 
 
