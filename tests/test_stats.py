@@ -133,3 +133,13 @@ def test_the_summary_has_the_same_bytes_each_time(tmp_path: Path) -> None:
 def test_standard_error_is_the_deviation_over_the_root_of_n(tmp_path: Path) -> None:
     frame = summarise(write_folder(tmp_path, [from_multiples(MULTIPLES)]))
     assert frame["multiple_se"].item() == pytest.approx(MULTIPLES.std(ddof=1) / math.sqrt(500))
+
+
+@pytest.mark.parametrize("most", [1, 2_500, 2**21])
+def test_the_summary_is_the_same_however_many_metrics_are_read_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    store = write_folder(tmp_path, [from_multiples(MULTIPLES), from_multiples(MULTIPLES + 0.1)])
+    expected = summarise(store)
+    monkeypatch.setattr("sweep.report.stats.MOST_READ", most)
+    assert summarise(store).equals(expected)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import polars as pl
 
 from sweep.report import tallied
-from sweep.report.adjusted import Adjusted, adjusted, controls
+from sweep.report.adjusted import Adjusted, Control, adjusted, controls
 from sweep.report.intervals import (
     Interval,
     Values,
@@ -61,6 +61,7 @@ MORE = (
     *("simultaneous_low", "simultaneous_high"),
     *Adjusted._fields,
 )
+MOST_READ = 2**21  # values read at a time, 16 MB: as many metrics of a point as fit, or one
 MOST_NEEDED = max(map(percentile_needs, PERCENTILES))  # workloads from which on no interval is withheld
 OF_TOTALS = tuple(f"multiple_of_totals{part}" for part in ("", "_se", "_ci_low", "_ci_high"))
 THEORY = (
@@ -216,21 +217,27 @@ def _summarise_point(store: Store, point: Mapping[str, Any], rows: Mapping[int, 
         return
     steps = _columns(store, point["point"], ("output_tokens", "static_steps", "continuous_steps"))
     known = {number: controls(cells[number], columns) for number, (_, columns) in steps.items()}
-    for metric in metrics(store.manifest["measure"]):
-        for number, column in columns_by_cell(store, point["point"], metric).items():
-            row = rows[number]
-            row["replicates"] = len(column.values)
-            found = {
-                "n": len(defined(column.values)),
-                **estimates(column.values)._asdict(),
-                **_percentile_intervals(column.values),
-                **adjusted(metric, column.values, known[number])._asdict(),
-            }
-            row |= {f"{metric}_{name}": value for name, value in found.items()}
-            if found["n"] < MOST_NEEDED:
-                row["intervals_need"] = MOST_NEEDED
+    names = metrics(store.manifest["measure"])
+    together = max(1, MOST_READ // max(1, point["replicates"] * len(cells)))
+    for first in range(0, len(names), together):
+        for number, (_, columns) in _columns(store, point["point"], names[first : first + together]).items():
+            for metric, values in columns.items():
+                _add_estimates(rows[number], metric, values, known[number])
     for number, (_, columns) in steps.items():
         rows[number] |= _ratios(columns, cells[number], _served(point, rows[number]))
+
+
+def _add_estimates(row: dict[str, Any], metric: str, values: Values, known: Sequence[Control]) -> None:
+    row["replicates"] = len(values)
+    found = {
+        "n": len(defined(values)),
+        **estimates(values)._asdict(),
+        **_percentile_intervals(values),
+        **adjusted(metric, values, known)._asdict(),
+    }
+    row |= {f"{metric}_{name}": value for name, value in found.items()}
+    if found["n"] < MOST_NEEDED:
+        row["intervals_need"] = MOST_NEEDED
 
 
 def _served(point: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
