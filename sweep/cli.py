@@ -128,7 +128,7 @@ def _workers(dask: str | None) -> "AbstractContextManager[Executor | None]":
     """The executor of a cluster; none where there is no address, and the threads of this process do the work."""
     if not dask:
         return nullcontext()
-    from sweep.cluster import dask_executor
+    from sweep.executors.cluster import dask_executor
 
     return dask_executor(dask)
 
@@ -311,7 +311,7 @@ def gallery(
 
     Example: sweep gallery studies/*.toml
     """
-    from sweep.gallery import make
+    from sweep.commands.gallery import make
     from sweep.progress import Reporter, stderr_console
 
     console = stderr_console(quiet=quiet)
@@ -344,7 +344,7 @@ def multiple(
 
     Example: sweep multiple --output "lognormal mean=100 cv=1" --slots 4,16,64
     """
-    from sweep.multiple import text
+    from sweep.commands.multiple import text
 
     print(_printable(text(output, _whole_numbers(slots, "--slots"), requests, replicates, seed)))
 
@@ -361,7 +361,7 @@ def replay(
 
     Examples: sweep replay results/five_x --cell 2 --replicate 219; sweep replay --lengths 40,3,25,5,60,4 --slots 2
     """
-    from sweep.replay import drawing, parse_lengths, workload_in
+    from sweep.commands.replay import drawing, parse_lengths, workload_in
 
     if (folder is None) == (lengths is None):
         raise InputError("give a results folder, or --lengths; not both")
@@ -379,7 +379,7 @@ def new(
 
     Example: sweep new my_study.toml
     """
-    from sweep.describe import new_study, write_new
+    from sweep.study.describe import new_study, write_new
 
     if file is None:
         print(new_study(), end="")
@@ -398,7 +398,7 @@ def schema(
     """
     import json
 
-    from sweep import describe
+    from sweep.study import describe
 
     print(describe.markdown() if markdown else json.dumps(describe.json_schema(), indent=2))
 
@@ -472,7 +472,7 @@ def memory(
 
     Example: sweep memory --model Llama-3.1-8B-Instruct --gpu A100-SXM-80GB --context 2048,8192
     """
-    from sweep.memory_text import Asked, answer, as_json, text
+    from sweep.commands.memory_text import Asked, answer, as_json, text
 
     contexts = _whole_numbers(context, "--context") if context is not None else None
     found = answer(
@@ -526,7 +526,7 @@ def trace(
 
     Example: sweep trace requests.csv --prompt-column in --output-column out --slots 16,64
     """
-    from sweep import traffic
+    from sweep.commands import traffic
     from sweep.progress import stderr_console
 
     wanted = traffic.Asked(
@@ -568,7 +568,7 @@ def fit(
 
     Example: sweep fit requests.csv --report
     """
-    from sweep import fit_text, traffic
+    from sweep.commands import fit_text, traffic
     from sweep.progress import stderr_console
 
     asked = traffic.Asked(
@@ -596,9 +596,9 @@ def fit_step(
 
     The file has the columns batch, kv_tokens, prefill_tokens and ms. Example: sweep fit-step steps.csv
     """
+    from sweep.commands.step_text import as_json, text
     from sweep.model.stepfit import fit_answer
     from sweep.model.steptable import read_step_table
-    from sweep.step_text import as_json, text
 
     answer = fit_answer(read_step_table(file))
     print(as_json(answer) if json else _printable(text(answer)))
@@ -612,7 +612,7 @@ def list_built_in(
 
     Example: sweep list models
     """
-    from sweep.listing import text
+    from sweep.commands.listing import text
 
     print(_printable(text(what)))
 

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 from sweep.model.lengths import Distribution
 from sweep.model.trace_pack import Requests
-from sweep.schema import Setting, has_clock, is_served_study, slots_of
-from sweep.server_cache import PrefixSpec
-from sweep.server_rules import Rules, rules_of, why_not
 from sweep.study import Study, columns_of, settings, study_hash_parts
-from sweep.timing import Demand, Timing, demand_of, timing_of
-from sweep.traced import TraceSpec
+from sweep.study.schema import Setting, has_clock, is_served_study, slots_of
+from sweep.study.server_cache import PrefixSpec
+from sweep.study.server_rules import Rules, rules_of, why_not
+from sweep.study.timing import Demand, Timing, demand_of, timing_of
+from sweep.study.traced import TraceSpec
 
 
 class Cell(NamedTuple):

@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 import polars as pl
 
+from sweep.executors.machine import usable_cores
 from sweep.grid import Chunk, Point
-from sweep.machine import usable_cores
 from sweep.progress import scheduled_requests
 from sweep.report.intervals import defined, mean_and_sd
 from sweep.report.needed import mean_decides
 from sweep.results import Span
 from sweep.runner import BLOCK, chunk_replicates, chunks, simulate
-from sweep.schema import Precision
+from sweep.study.schema import Precision
 
 MOST_POINTS = 8  # that are tried
 PART = 8  # of a whole chunk, which takes some tenths of a second, is one such share simulated

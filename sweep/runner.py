@@ -14,19 +14,19 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sweep.draws import outputs
 from sweep.errors import WorkerError
+from sweep.executors.machine import usable_cores
+from sweep.executors.workers import Outcome, execute, reason_of, refuse_forking
 from sweep.grid import Cell, Chunk, Point
-from sweep.latencies import timed_columns, timed_ns
-from sweep.machine import usable_cores
 from sweep.manifest import versions
 from sweep.model import lockstep
 from sweep.model.distributions import Given, Lab
 from sweep.model.lengths import look_up_of
 from sweep.results import Span, Store, metrics, to_parquet
-from sweep.serving import served_columns, served_ns
-from sweep.summing import summary_parquet
-from sweep.workers import Outcome, execute, reason_of, refuse_forking
+from sweep.rows.draws import outputs
+from sweep.rows.latencies import timed_columns, timed_ns
+from sweep.rows.serving import served_columns, served_ns
+from sweep.rows.summing import summary_parquet
 
 
 class Watch(Protocol):

@@ -10,10 +10,10 @@ import polars as pl
 
 from sweep.grid import Point
 from sweep.model.timeline import Bar, continuous_bars, static_bars
-from sweep.replay import lengths_of
 from sweep.report.stats import columns_by_cell
 from sweep.report.words import main_cell
 from sweep.results import Store, write_whole
+from sweep.rows.draws import outputs
 
 MOST_REQUESTS = 5_000  # more than a picture can show
 NAME = "timelines.parquet"
@@ -37,7 +37,7 @@ def write_timelines(store: Store, cells: pl.DataFrame, points: tuple[Point, ...]
     rows = []
     for role, place in (("worst", order[0]), ("median", order[(len(order) - 1) // 2])):
         replicate = int(column.replicates[place])
-        lengths = lengths_of(point.workload, replicate)
+        lengths = outputs(point.workload, replicate, 1)[0].tolist()
         for scheduler, bars in (
             ("static", static_bars(lengths, cell.slots)),
             ("continuous", continuous_bars(lengths, cell.slots)),

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import polars as pl
 
 from sweep.errors import FolderError
+from sweep.executors.machine import usable_cores
 from sweep.grid import Chunk, Point, points
-from sweep.machine import usable_cores
 from sweep.manifest import versions
 from sweep.results import Span, Store
 from sweep.runner import simulate

@@ -1,4 +1,4 @@
-"""The literal twin of `sweep.summing`: a row of a summary from whole columns, in numpy and Python's own integers."""
+"""The literal twin of `sweep.rows.summing`: a row of a summary from whole columns, in numpy and plain integers."""
 
 import numpy as np
 

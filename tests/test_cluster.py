@@ -14,12 +14,12 @@ from test_reliability import Counting, run_cli
 
 import sweep
 from sweep.errors import InputError, WorkerError
+from sweep.executors.machine import usable_cores
+from sweep.executors.workers import ATTEMPTS, HOPELESS, execute, workers_of
 from sweep.grid import Chunk, points
-from sweep.machine import usable_cores
 from sweep.manifest import versions
 from sweep.results import Store
 from sweep.runner import work
-from sweep.workers import ATTEMPTS, HOPELESS, execute, workers_of
 
 
 @pytest.fixture(autouse=True)
@@ -164,7 +164,7 @@ def test_cores_are_those_of_the_container(tmp_path, monkeypatch, files, cores):
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
-    monkeypatch.setattr("sweep.machine.CGROUP", tmp_path)
+    monkeypatch.setattr("sweep.executors.machine.CGROUP", tmp_path)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(64)), raising=False)
     assert usable_cores() == cores
 
@@ -211,7 +211,7 @@ def test_sweep_run_takes_the_address_of_a_scheduler_or_its_file(tmp_path, undist
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:9", "nonsense", "sip://x:1"])
 def test_a_scheduler_that_is_not_there_is_said_in_one_line(tmp_path, monkeypatch, capsys, address):
     pytest.importorskip("distributed", reason="dask.distributed is not installed")
-    monkeypatch.setattr("sweep.cluster.ANSWER_S", 1)
+    monkeypatch.setattr("sweep.executors.cluster.ANSWER_S", 1)
     (tmp_path / "small.toml").write_text(study().source)
     assert run_cli(monkeypatch, "run", tmp_path / "small.toml", "-o", tmp_path / "a", "--dask", address) == 2
     (line,) = capsys.readouterr().err.splitlines()

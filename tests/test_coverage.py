@@ -24,8 +24,8 @@ from sweep.model.lockstep import drawn_steps
 from sweep.model.theory import exact_static_steps, static_steps_distribution
 from sweep.report.adjusted import Control, adjusted
 from sweep.report.intervals import mean_interval, percentile_interval, percentile_ranks, wilson
-from sweep.schema import Precision
 from sweep.study import parse_study
+from sweep.study.schema import Precision
 
 OUTPUT = {"distribution": "geometric", "mean": 30, "max_tokens": 200}
 REQUESTS, SLOTS = 22, 4  # the last group is a small one

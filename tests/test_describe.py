@@ -6,9 +6,9 @@ import pytest
 from jsonschema import Draft7Validator
 
 import sweep
-from sweep.describe import json_schema, markdown, new_study, write_new
 from sweep.errors import InputError
 from sweep.study import parse_study
+from sweep.study.describe import json_schema, markdown, new_study, write_new
 
 ROOT = Path(__file__).parents[1]
 STUDIES = sorted((ROOT / "studies").glob("*.toml"))

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from sweep import api, cli, fit_text, traffic
+from sweep import api, cli
+from sweep.commands import fit_text, traffic
 from sweep.errors import InputError
 from sweep.model.distributions import (
     Exponential,

@@ -12,8 +12,8 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from sweep.commands.gallery import make
 from sweep.errors import InputError
-from sweep.gallery import make
 from sweep.report.charts.png import smaller
 from sweep.report.figures import NOT_MODELLED, not_modelled
 

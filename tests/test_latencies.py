@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 import sweep
-from sweep import latencies
 from sweep.errors import StudyError
 from sweep.grid import points
-from sweep.latencies import _drawn, _largest_rate, _lived, _meets, _percentiles, _requests, _run
 from sweep.report.charts.curves import lines
 from sweep.report.clock import clock_text
 from sweep.report.words import metric_name
+from sweep.rows import latencies
+from sweep.rows.latencies import _drawn, _largest_rate, _lived, _meets, _percentiles, _requests, _run
 from sweep.study import parse_study
 
 MEASURED = Path(__file__).parents[2] / "shared" / "data" / "step_times"

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from reference import continuous_finishes, static_finishes
 
+from sweep.commands.multiple import lengths_in, text
 from sweep.errors import InputError
 from sweep.model.distributions import Lognormal
 from sweep.model.lengths import integer_lengths
 from sweep.model.theory import exact_static_steps, limit_multiple
-from sweep.multiple import lengths_in, text
 
 MIXTURE = (
     '{ distribution = "mixture", parts = [{ weight = 0.9, distribution = "uniform", low = 8, high = 40 }, '

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from reference import continuous_finishes, static_finishes
 
 import sweep
+from sweep.commands.replay import drawing, parse_lengths, workload_in
 from sweep.errors import InputError
 from sweep.model.timeline import continuous_bars, static_bars, steps
-from sweep.replay import drawing, parse_lengths, workload_in
 from sweep.study import parse_study
 
 LESSON = [40, 3, 25, 5, 60, 4, 18, 6, 33, 2, 50, 8]

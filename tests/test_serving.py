@@ -11,14 +11,14 @@ import pytest
 from small import STUDY, bytes_of, study
 
 import sweep
-from sweep.draws import workloads
+from sweep.commands.replay import workload_in
 from sweep.errors import StudyError, SweepError
 from sweep.grid import points
 from sweep.model.lengths import Given, integer_lengths, moments
-from sweep.replay import workload_in
+from sweep.rows.draws import workloads
 from sweep.runner import chunk_replicates
-from sweep.server_cache import KvSpec
 from sweep.study import parse_study
+from sweep.study.server_cache import KvSpec
 
 PUBLISHED = json.loads((Path(__file__).parent / "golden" / "published.json").read_text(encoding="utf-8"))["caps"]
 ALL = (
@@ -147,9 +147,9 @@ def test_bytes_depend_on_neither_threads_nor_on_how_many_are_drawn_at_a_time(tmp
     monkeypatch.setattr("sweep.runner.CHUNK_NS", 0.0)
     for jobs in (1, 3):
         sweep.run(served(replicates=300), tmp_path / f"threads{jobs}", jobs=jobs, report=False)
-    monkeypatch.setattr("sweep.serving.MOST_DRAWN", 50 * 7)
+    monkeypatch.setattr("sweep.rows.serving.MOST_DRAWN", 50 * 7)
     sweep.run(served(replicates=300), tmp_path / "pieces", report=False)
-    monkeypatch.setattr("sweep.serving.MOST_DRAWN", 1)
+    monkeypatch.setattr("sweep.rows.serving.MOST_DRAWN", 1)
     sweep.run(served(replicates=300), tmp_path / "single", report=False)
     first, *others = [bytes_of(folder) for folder in sorted(tmp_path.iterdir())]
     assert len(first) == 4

@@ -15,6 +15,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 import sweep.model
+from sweep.commands.step_text import as_json, text
 from sweep.errors import InputError, ModelError, TraceError
 from sweep.model import stepseconds
 from sweep.model.gpus import Gpu, read_gpu
@@ -26,7 +27,6 @@ from sweep.model.stepfit import affine, fit_affine, fit_answer, knee_batch, ridg
 from sweep.model.stepseconds import continuous_seconds, static_seconds, step_seconds
 from sweep.model.steptable import StepTable, read_step_table, step_table
 from sweep.model.steptime import Affine, Constant, computes_prompts, largest_batch, packed
-from sweep.step_text import as_json, text
 
 MEASURED = Path(__file__).parents[2] / "shared" / "data" / "step_times"
 EXPECTED = json.loads((MEASURED / "expected.json").read_text())["tables"] if MEASURED.exists() else {}

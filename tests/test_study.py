@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweep.errors import StudyError
-from sweep.schema import StudyFile
 from sweep.study import cells_of, columns_of, parse_study, plain, read_study, setting, study_hash_parts
 from sweep.study import settings as settings_of
+from sweep.study.schema import StudyFile
 
 STUDIES = Path(__file__).parents[1] / "studies"
 FIVE_X = (STUDIES / "five_x.toml").read_text()

@@ -12,7 +12,7 @@ from reference_summing import summary_row
 from sweep.model import tally
 from sweep.model.tally import measured
 from sweep.results import METRICS
-from sweep.summing import summary_parquet
+from sweep.rows.summing import summary_parquet
 from sweep.sums import summary_schema
 
 CELLS = [3, 8]

@@ -6,15 +6,14 @@ import numpy as np
 import pytest
 
 import sweep
-from sweep import traced
-from sweep.draws import outputs, workloads
+from sweep.commands.replay import workload_in
 from sweep.errors import InputError, StudyError
 from sweep.grid import points
 from sweep.manifest import manifest
 from sweep.model.trace_pack import packed, unpacked
-from sweep.replay import workload_in
 from sweep.results import Store
-from sweep.study import parse_study, read_study
+from sweep.rows.draws import outputs, workloads
+from sweep.study import parse_study, read_study, traced
 from sweep.verify import verify
 
 HEADER = "prompt_tokens,output_tokens\n"

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from sweep import api, cli, traffic
+from sweep import api, cli
+from sweep.commands import traffic
 from sweep.errors import InputError, SweepError
 from sweep.model.profiles import built_in_profiles
 

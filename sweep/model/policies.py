@@ -20,6 +20,7 @@ from sweep.model.static import static_steps
 I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
 
+
 class Workloads(NamedTuple):
     """Requests of several workloads, all waiting at the start."""
 

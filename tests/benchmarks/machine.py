@@ -9,7 +9,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from sweep.machine import usable_cores
+from sweep.executors.machine import usable_cores
 
 PAGE = Path(__file__).parents[2] / "docs" / "speed.md"
 

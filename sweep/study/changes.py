@@ -11,7 +11,7 @@ from pathlib import Path as File
 from typing import Any, NamedTuple
 
 from sweep.errors import StudyError
-from sweep.faults import key_text, printable, shown
+from sweep.study.faults import key_text, printable, shown
 
 SECTIONS = ("workload", "server")
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sweep.draws import workloads
 from sweep.grid import Cell, Chunk
 from sweep.model.policies import Served, serve_on, shares
 from sweep.model.rules import Rules
+from sweep.rows.draws import workloads
 
 Array = NDArray[Any]
 

@@ -14,7 +14,7 @@ from sweep.errors import ModelError, SweepError
 from sweep.model.gpus import MOST_GPUS, UTILISATION, Budget, budget, read_gpu
 from sweep.model.memory import bytes_per_token, clashes, fit, held_bytes
 from sweep.model.models import Model, is_config_path, model_by_hand, read_model, weight_bytes
-from sweep.strict import Bytes, BytesOrNone, Strict
+from sweep.study.strict import Bytes, BytesOrNone, Strict
 from sweep.units import format_bytes, parse_bytes
 
 

@@ -14,10 +14,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from sweep.axes import SECTIONS, Axis, paths_named, read_axes
-from sweep.changes import Change, changed_text, make, parse_change, parse_text, plain_text, read_text
-from sweep.columns import claimed, column_faults, columns, metric_faults
-from sweep.faults import (
+from sweep.study.axes import SECTIONS, Axis, paths_named, read_axes
+from sweep.study.changes import Change, changed_text, make, parse_change, parse_text, plain_text, read_text
+from sweep.study.columns import claimed, column_faults, columns, metric_faults
+from sweep.study.faults import (
     Fault,
     Path,
     is_related,
@@ -27,9 +27,9 @@ from sweep.faults import (
     printable,
     refuse,
 )
-from sweep.ranges import MOST_CELLS
-from sweep.resolve import is_under, resolve
-from sweep.schema import (
+from sweep.study.ranges import MOST_CELLS
+from sweep.study.resolve import is_under, resolve
+from sweep.study.schema import (
     EXTRA,
     Chart,
     Claim,
@@ -42,9 +42,9 @@ from sweep.schema import (
     is_served_study,
     slots_of,
 )
-from sweep.server_rules import why_not
-from sweep.timing import clock_faults
-from sweep.traced import read_files, without_files
+from sweep.study.server_rules import why_not
+from sweep.study.timing import clock_faults
+from sweep.study.traced import read_files, without_files
 
 __all__ = [
     "Axis",

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 import numpy as np
 from pydantic import AfterValidator, Field
 
-from sweep.changes import Change
 from sweep.errors import SweepError
-from sweep.faults import DEEPEST, Fault, Path
 from sweep.model.distributions import MAX_TOKENS, Empirical
 from sweep.model.trace_pack import MOST_ROWS, Requests, packed, unpacked
-from sweep.strict import Strict
+from sweep.study.changes import Change
+from sweep.study.faults import DEEPEST, Fault, Path
+from sweep.study.strict import Strict
 
 if TYPE_CHECKING:
     from sweep.model.traces import Trace

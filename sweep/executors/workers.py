@@ -9,8 +9,8 @@ from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future
 from typing import NamedTuple
 
 from sweep.errors import InputError, SweepError, WorkerError
+from sweep.executors.machine import usable_cores
 from sweep.grid import Chunk
-from sweep.machine import usable_cores
 
 ATTEMPTS = 3  # at a chunk whose worker is lost, or cannot answer
 HOPELESS = 8  # chunks that failed on the executor before any succeeded: it can do none

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from string import ascii_letters
 
-from sweep.draws import outputs
 from sweep.errors import InputError
 from sweep.grid import Cell, Workload, points
 from sweep.model.timeline import Bar, continuous_bars, static_bars, steps
 from sweep.results import Store
+from sweep.rows.draws import outputs
 from sweep.study import read_study
 
 IDLE = "."
@@ -56,11 +56,6 @@ def _row(bars: Sequence[Bar], total: int, per_column: int) -> str:
     return "".join(max(share, key=lambda letter: share[letter]) for share in shares)
 
 
-def lengths_of(workload: Workload, replicate: int) -> list[int]:
-    """Output tokens of each request of one replicate of a workload."""
-    return outputs(workload, replicate, 1)[0].tolist()  # type: ignore[no-any-return]
-
-
 def workload_in(folder: Path, cell: int, replicate: int) -> tuple[list[int], int]:
     """Lengths of a replicate in a results folder, and the slots of the cell that met them. Raises SweepError."""
     manifest = Store.open(folder).manifest
@@ -80,7 +75,7 @@ def workload_in(folder: Path, cell: int, replicate: int) -> tuple[list[int], int
     done = next(point["replicates"] for point in manifest["points"] if cell in point["cells"])
     if not 0 <= replicate < done:
         raise InputError(f"--replicate: {folder} has replicates 0 to {done - 1} of cell {cell}, got {replicate}")
-    return lengths_of(workload, replicate), server.slots
+    return outputs(workload, replicate, 1)[0].tolist(), server.slots
 
 
 def parse_lengths(text: str) -> list[int]:

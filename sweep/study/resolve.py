@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
-from sweep.axes import SECTIONS, Axis, axis_path, entries, overlay
-from sweep.faults import Fault, Path, key_text, line, model_faults, shown
-from sweep.schema import Setting
+from sweep.study.axes import SECTIONS, Axis, axis_path, entries, overlay
+from sweep.study.faults import Fault, Path, key_text, line, model_faults, shown
+from sweep.study.schema import Setting
 
 Entry = tuple[int, ...]  # which value of each axis
 

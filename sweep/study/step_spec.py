@@ -16,8 +16,8 @@ from sweep.model.models import read_model
 from sweep.model.roofline import roofline
 from sweep.model.steptable import COLUMNS, StepTable, read_step_table, step_table
 from sweep.model.steptime import Affine, Constant, StepTime, packed
-from sweep.server_memory import known_gpu, known_model
-from sweep.strict import Strict
+from sweep.study.server_memory import known_gpu, known_model
+from sweep.study.strict import Strict
 
 Cost = Annotated[float, Field(ge=0, le=1e9)]
 

@@ -1,6 +1,6 @@
 """How much time is lost to scheduling: chunks that take 0.2 s and give back a megabyte, on a worker for each core.
 
-python benchmarks/scheduling.py [CHUNKS]
+python tests/benchmarks/scheduling.py [CHUNKS]
 """
 
 import sys
@@ -10,8 +10,8 @@ from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from typing import Any, NamedTuple
 
-from sweep.machine import usable_cores
-from sweep.workers import Outcome, execute
+from sweep.executors.machine import usable_cores
+from sweep.executors.workers import Outcome, execute
 
 CHUNK_S = 0.2
 PAYLOAD = 1_000_000

@@ -10,15 +10,15 @@ from typing import Annotated, Any, Literal, Self, get_args
 from pydantic import Discriminator, Field, PlainValidator, PrivateAttr, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
-from sweep.arrival_spec import ArrivalSpec, SloSpec
 from sweep.model.distributions import Distribution, Lab
 from sweep.model.lengths import integer_lengths
-from sweep.server_cache import KvSpec, PrefixSpec
-from sweep.server_memory import MemorySpec
-from sweep.step_spec import StepSpec
-from sweep.strict import LARGEST_INTEGER, Strict
-from sweep.timed_metrics import TIMED, Timed
-from sweep.traced import TraceSpec, outputs_of
+from sweep.study.arrival_spec import ArrivalSpec, SloSpec
+from sweep.study.server_cache import KvSpec, PrefixSpec
+from sweep.study.server_memory import MemorySpec
+from sweep.study.step_spec import StepSpec
+from sweep.study.strict import LARGEST_INTEGER, Strict
+from sweep.study.timed_metrics import TIMED, Timed
+from sweep.study.traced import TraceSpec, outputs_of
 
 ALWAYS = (
     "output_tokens",

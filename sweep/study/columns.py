@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from sweep.axes import Axis, canonical, entries
-from sweep.faults import Fault, Path, choice, shown, unknown
-from sweep.schema import IN_SECONDS, METRICS, ON_SERVER, Claim, Setting, has_clock, is_served_study, slots_of
-from sweep.timed_metrics import OF_SLO, OF_SLO_RATE, TIMED, WITHOUT_SECONDS
+from sweep.study.axes import Axis, canonical, entries
+from sweep.study.faults import Fault, Path, choice, shown, unknown
+from sweep.study.schema import IN_SECONDS, METRICS, ON_SERVER, Claim, Setting, has_clock, is_served_study, slots_of
+from sweep.study.timed_metrics import OF_SLO, OF_SLO_RATE, TIMED, WITHOUT_SECONDS
 
 VALUES_LISTED = 10
 

@@ -17,15 +17,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtri
 
-from sweep.arrival_spec import SloSpec
-from sweep.draws import outputs, workloads
 from sweep.grid import Cell, Chunk, Point
 from sweep.model.arrivals import arrival_s, observed, think_times
 from sweep.model.arriving import Requests, Times, continuous_times, static_times
 from sweep.model.steptime import Constant
 from sweep.model.uniforms import CLASSES, PREDICTIONS, uniforms
-from sweep.timed_metrics import OF_SLO_RATE, TIMED
-from sweep.timing import Timing
+from sweep.rows.draws import outputs, workloads
+from sweep.study.arrival_spec import SloSpec
+from sweep.study.timed_metrics import OF_SLO_RATE, TIMED
+from sweep.study.timing import Timing
 
 F64 = NDArray[np.float64]
 I64 = NDArray[np.int64]

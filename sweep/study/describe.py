@@ -4,10 +4,10 @@ import json
 from pathlib import Path as File
 from typing import Any
 
-from sweep.axes import SECTIONS
 from sweep.errors import InputError
-from sweep.ranges import AxisTable
-from sweep.schema import StudyFile
+from sweep.study.axes import SECTIONS
+from sweep.study.ranges import AxisTable
+from sweep.study.schema import StudyFile
 
 
 def json_schema() -> dict[str, Any]:

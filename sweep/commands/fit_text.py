@@ -10,13 +10,13 @@ import polars as pl
 from rich.console import Console
 
 from sweep import api
+from sweep.commands.traffic import Asked, keep_beside, reading, results_into, weighted, workloads_for
 from sweep.model.fitting import Fit, fits
 from sweep.model.lengths import integer_lengths, moments
 from sweep.model.traces import Trace, figures, read_trace
 from sweep.report.words import number
 from sweep.study import Study, parse_study
 from sweep.tables import aligned
-from sweep.traffic import Asked, keep_beside, reading, results_into, weighted, workloads_for
 
 SLOTS = (4, 16, 64)
 OWN = "the file"

@@ -1,9 +1,9 @@
 """What a server of a study comes to for the kernel: its rules in numbers, or why no request can ever run there."""
 
 from sweep.model.rules import NO_LIMIT, Rules
-from sweep.schema import Setting, WorkloadSpec, has_clock, longest, no_slot, shortest, slots_of
-from sweep.server_cache import DEFAULT_BUDGET, KvSpec
-from sweep.timing import why_not_timed
+from sweep.study.schema import Setting, WorkloadSpec, has_clock, longest, no_slot, shortest, slots_of
+from sweep.study.server_cache import DEFAULT_BUDGET, KvSpec
+from sweep.study.timing import why_not_timed
 
 __all__ = ["Rules", "rules_of", "why_not"]
 

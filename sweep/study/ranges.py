@@ -8,7 +8,7 @@ from pydantic import Field, PlainValidator
 from pydantic_core import PydanticCustomError
 
 from sweep.errors import InputError
-from sweep.strict import Strict
+from sweep.study.strict import Strict
 
 MOST_CELLS = 100_000
 

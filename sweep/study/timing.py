@@ -8,12 +8,12 @@ clock yet.
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from sweep.arrival_spec import ArrivalSpec, SloSpec
-from sweep.faults import Fault
 from sweep.model.lengths import integer_lengths, moments
 from sweep.model.steptime import Affine, Constant, StepTime, computes_prompts, largest_batch
 from sweep.model.theory import mean_longest
-from sweep.schema import Setting, WorkloadSpec, has_clock, slots_of
+from sweep.study.arrival_spec import ArrivalSpec, SloSpec
+from sweep.study.faults import Fault
+from sweep.study.schema import Setting, WorkloadSpec, has_clock, slots_of
 
 STEP = Constant(1.0)  # of a study without a step time: its clock counts steps
 

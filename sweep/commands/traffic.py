@@ -20,9 +20,10 @@ from rich.console import Console
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from sweep import api, memory_text
+from sweep import api
+from sweep.commands import memory_text
+from sweep.commands.memory_text import answer as memory_answer
 from sweep.errors import InputError
-from sweep.memory_text import answer as memory_answer
 from sweep.model.trace_files import Progress
 from sweep.model.traces import Trace, figures, read_trace
 from sweep.report.traffic import NAME as TRACE_FILE

@@ -8,7 +8,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from sweep.model.rules import Kind, Reserve
-from sweep.strict import Strict
+from sweep.study.strict import Strict
 
 MOST_TOKENS = 2**40  # of a cache, and of a step
 MOST_PREFIX = 10_000_000

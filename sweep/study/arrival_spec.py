@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from sweep.errors import SweepError
 from sweep.model.arrival_patterns import AtOnce, Bursts, Gaps, Pattern, Phases, Times
-from sweep.strict import Strict
+from sweep.study.strict import Strict
 
 Process = Literal["at_once", "poisson", "gamma", "weibull", "phases", "bursts", "times", "clients"]
 
