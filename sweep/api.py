@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from sweep.errors import InputError
 from sweep.grid import Point, points
 from sweep.manifest import manifest
 from sweep.progress import Silent, scheduled_requests
@@ -45,11 +46,18 @@ def run(
     """The results of a study, given as such, as its file or as its tables, simulated as far as `out` lacks them.
 
     out : folder of the results, made or continued; None is a temporary one that goes with the Results.
-    executor : any concurrent.futures.Executor; None is a pool of `jobs` threads, one for each core unless told.
+    executor : any concurrent.futures.Executor; None is a pool of `jobs` threads, one for each core unless told. A pool
+        that would fork its processes, which can hang, gives way to one that spawns as many.
     fresh : drop what the folder holds. report : also make the charts and the page.
     keep : "rows", or "summary" for sums and histograms where there are too many rows to keep.
-    Raises StudyError and FolderError.
+    Raises StudyError, FolderError, WorkerError and InputError.
     """
+    if keep not in ("rows", "summary"):
+        raise InputError(f'keep: must be "rows" or "summary", got {keep!r}')
+    if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1):
+        raise InputError(f"jobs: must be a whole number of at least 1, got {jobs!r}")
+    if not isinstance(study, Study | str | Path | dict):
+        raise InputError(f"study: must be a Study, the path of a file or a dict of its tables, got {study!r:.60}")
     if isinstance(study, dict):
         study = parse_study(study, "study")
     elif not isinstance(study, Study):

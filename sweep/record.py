@@ -83,6 +83,8 @@ def refuse_another_study(folder: Path, before: dict[str, Any], now: dict[str, An
     """Raises FolderError with the keys that differ where two manifests are of studies with different rows."""
     old, new = dict(_flat(before["depends"])), dict(_flat(now["depends"]))
     differing = [key for key in sorted(old.keys() | new.keys()) if old.get(key, _ABSENT) != new.get(key, _ABSENT)]
+    if differing == ["keep"]:
+        raise FolderError(f"{folder}: was kept as {old['keep']}; go on with --keep {old['keep']}, or take another -o")
     if differing:
         changed = [f"  {key}: {_shown(old, key)} there, {_shown(new, key)} now" for key in differing]
         raise FolderError(

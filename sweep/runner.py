@@ -6,7 +6,7 @@ bytes of a folder depend on neither the number of workers nor the order in which
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import Executor
 from contextlib import AbstractContextManager, suppress
 from functools import partial
 from typing import Any, Protocol
@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweep.errors import WorkerError
-from sweep.executors.machine import usable_cores
-from sweep.executors.workers import Outcome, execute, reason_of, refuse_forking
+from sweep.executors.workers import Outcome, execute, own_pool, reason_of
 from sweep.grid import Cell, Chunk, Point
 from sweep.manifest import versions
 from sweep.model import lockstep
@@ -246,14 +245,14 @@ def run(
     Works on `jobs` threads, one for each usable core unless told, or on an executor of the caller's. What fails is
     noted in the store, cell by cell, and the rest goes on. Raises WorkerError where the executor can do no work.
     """
-    if executor is not None:
-        refuse_forking(executor)
-    own = ThreadPoolExecutor(jobs or usable_cores()) if executor is None else None
+    own = own_pool(executor, jobs)
+    pool = own or executor
+    assert pool is not None
     alive = [point for point in points if any(cell.error is None for cell in point.cells)]
     assert alive, "a study in which no cell can run is refused when it is read"
     failed: set[Span] = set()
 
-    if own is not None:
+    if executor is None:
         with watch.compiling():
             _compile_for(alive[0], store.keeps)
 
@@ -275,7 +274,7 @@ def run(
             store.enter()
             todo = list(chunks(alive, store.have() | failed, want, store.keeps))
             watch.plan(todo)
-            execute(todo, executor or own, partial(work, keep=store.keeps, client=versions()), keep)  # type: ignore[arg-type]
+            execute(todo, pool, partial(work, keep=store.keeps, client=versions()), keep)
             alive = [point for point in alive if not enough(store, point)]
             if not alive:
                 return

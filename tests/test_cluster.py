@@ -13,7 +13,7 @@ from small import bytes_of, study
 from test_reliability import Counting, run_cli
 
 import sweep
-from sweep.errors import InputError, WorkerError
+from sweep.errors import WorkerError
 from sweep.executors.machine import usable_cores
 from sweep.executors.workers import ATTEMPTS, HOPELESS, execute, workers_of
 from sweep.grid import Chunk, points
@@ -127,12 +127,12 @@ def test_a_pool_that_lost_a_process_is_said_in_one_line_and_what_was_finished_is
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="where processes can be forked")
-def test_a_pool_that_forks_is_refused(tmp_path):
-    with (
-        ProcessPoolExecutor(2, mp_context=get_context("fork")) as executor,
-        pytest.raises(InputError, match=r'get_context\("spawn"\)'),
-    ):
-        sweep.run(study(), tmp_path, executor=executor)
+def test_a_pool_that_would_fork_gives_way_to_one_that_spawns(tmp_path):
+    sweep.run(study(), tmp_path / "threads", report=False)
+    with ProcessPoolExecutor(2, mp_context=get_context("fork")) as executor:
+        sweep.run(study(), tmp_path / "forks", executor=executor, report=False)
+        assert not executor._processes  # none of its own was ever started
+    assert bytes_of(tmp_path / "forks") == bytes_of(tmp_path / "threads")
 
 
 def test_threads_that_cannot_be_started_are_said_in_one_line(tmp_path, monkeypatch):

@@ -254,6 +254,7 @@ def test_one_workload_gives_an_int_and_several_give_an_array():
     [
         ([1, -2], 4, "lengths: must be at least 0, got -2"),
         ([1.5], 4, "lengths: must be integers"),
+        ([[1], [2, 3]], 4, "lengths: workloads must have as many requests each"),
         ([True], 4, "lengths: must be integers"),
         ([[[1]]], 4, "got 3 dimensions"),
         (7, 4, "got 0 dimensions"),

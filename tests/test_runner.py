@@ -17,7 +17,7 @@ from reference import continuous_finishes, static_finishes
 from small import PROGRAM, STUDY, bytes_of, study
 
 import sweep
-from sweep.errors import FolderError
+from sweep.errors import FolderError, InputError
 from sweep.grid import points
 from sweep.model.lengths import look_up_of
 from sweep.model.lockstep import draw_lengths
@@ -290,3 +290,27 @@ def test_precision_stops_at_its_most_replicates(tmp_path):
     precision = {"metric": "multiple", "half_width": 1e-9, "min_replicates": 100, "max_replicates": 300}
     asked = {key: value for key, value in STUDY.items() if key != "replicates"} | {"precision": precision}
     assert set(sweep.run(parse_study(asked, "small.toml"), tmp_path).cells["replicates"]) == {300}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"jobs": 0}, "jobs: must be a whole number of at least 1, got 0"),
+        ({"jobs": 1.5}, "jobs: must be a whole number"),
+        ({"keep": "x"}, 'keep: must be "rows" or "summary"'),
+        ({"study": None}, "study: must be a Study, the path of a file or a dict of its tables, got None"),
+    ],
+)
+def test_what_run_cannot_use_is_said_in_one_line(wrong, says):
+    arguments = {"study": study(), **wrong}
+    with pytest.raises(InputError) as error:
+        sweep.run(**arguments)
+    assert len(error.value.lines) == 1
+    assert says in error.value.lines[0]
+
+
+def test_a_folder_kept_the_other_way_is_said_as_such(tmp_path):
+    sweep.run(study(), tmp_path, keep="summary", report=False)
+    with pytest.raises(FolderError, match="was kept as summary; go on with --keep summary") as error:
+        sweep.run(study(), tmp_path, report=False)
+    assert len(error.value.lines) == 1

@@ -5,10 +5,19 @@ will do, dask.distributed's among them, whose scheduler gives the chunks of a lo
 """
 
 from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Executor, Future, wait
+from concurrent.futures import (
+    FIRST_COMPLETED,
+    BrokenExecutor,
+    Executor,
+    Future,
+    ProcessPoolExecutor,
+    ThreadPoolExecutor,
+    wait,
+)
+from multiprocessing import get_context
 from typing import NamedTuple
 
-from sweep.errors import InputError, SweepError, WorkerError
+from sweep.errors import SweepError, WorkerError
 from sweep.executors.machine import usable_cores
 from sweep.grid import Chunk
 
@@ -69,14 +78,19 @@ def workers_of(executor: Executor) -> int:
     return int(getattr(executor, "_max_workers", None) or usable_cores())
 
 
-def refuse_forking(executor: Executor) -> None:
-    """Raises InputError for a pool whose processes are forked: a lock that a thread holds would stay closed in them."""
+def own_pool(executor: Executor | None, jobs: int | None) -> Executor | None:
+    """A pool to work on in place of the caller's; None where that one will do.
+
+    Without one it is a pool of threads. One whose processes would be forked while threads run, as is the default of
+    ProcessPoolExecutor on Linux before Python 3.14, gives way to as many processes that are spawned: a lock that a
+    thread holds would stay closed in a fork, which then hangs for ever.
+    """
+    if executor is None:
+        return ThreadPoolExecutor(jobs or usable_cores())
     context = getattr(executor, "_mp_context", None)
-    if context is not None and context.get_start_method() == "fork":
-        raise InputError(
-            "executor: its processes would be forked while threads run, which can hang for ever; use "
-            'ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn"))'
-        )
+    if context is None or context.get_start_method() != "fork":
+        return None
+    return ProcessPoolExecutor(workers_of(executor), mp_context=get_context("spawn"))
 
 
 def reason_of(error: BaseException) -> str:

@@ -191,7 +191,10 @@ def _lane_type(longest: int, requests: int, slots: Sequence[int]) -> tuple[type[
 def _checked_lengths(lengths: ArrayLike, slots: int) -> I64:
     if isinstance(slots, bool) or not isinstance(slots, int | np.integer) or slots < 1:
         raise InputError(f"slots: must be an integer of at least 1, got {slots!r}")
-    array = np.asarray(lengths)
+    try:
+        array = np.asarray(lengths)
+    except ValueError as error:
+        raise InputError("lengths: workloads must have as many requests each; fill up with zeros") from error
     if array.ndim not in (1, 2):
         raise InputError(f"lengths: must be (requests,) or (replicates, requests), got {array.ndim} dimensions")
     if array.size == 0:

@@ -50,7 +50,7 @@ def parse_text(text: str, name: str) -> dict[str, Any]:
     except (ValueError, RecursionError):
         raise StudyError(f"{name}: cannot be read: lists nest too deep or a number has thousands of digits") from None
     if not document:
-        raise StudyError(f"{name}: is empty; a study has a title, a [workload] and a [server]")
+        raise StudyError(f"{name}: is empty; a study has a [workload] and a [server], see sweep new")
     return document
 
 
