@@ -1,7 +1,8 @@
 """The command line. Each command imports what it needs when it runs, so `sweep --help` is quick.
 
 Results go to stdout, progress and notes to stderr. Exit status: 0 done; 1 some cells could not run, or a claim fails;
-2 bad input; 3 a claim is undecided; 130 interrupted.
+2 bad input; 3 a claim is undecided; 130 interrupted; 141 the reader of a pipe left before all was
+printed, as in `sweep schema | head -2` (`pipes`).
 """
 
 import shutil
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from sweep.errors import InputError, SweepError
+from sweep.pipes import ending_with_the_reader
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -39,16 +41,17 @@ Json = Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")]
 
 def main() -> None:
     """Runs the command line; what a user can mend is said in a line each, with exit status 2."""
-    try:
-        app()
-    except SweepError as error:
-        _say(*error.lines)
-        sys.exit(2)
-    except OSError as error:
-        _say(f"{error.filename or 'sweep'}: {error.strerror or error}")
-        sys.exit(2)
-    finally:
-        _say(*_notes_on_compiled_code())
+    with ending_with_the_reader():
+        try:
+            app()
+        except SweepError as error:
+            _say(*error.lines)
+            sys.exit(2)
+        except OSError as error:
+            _say(f"{error.filename or 'sweep'}: {error.strerror or error}")
+            sys.exit(2)
+        finally:
+            _say(*_notes_on_compiled_code())
 
 
 @app.callback(invoke_without_command=True)
@@ -270,7 +273,7 @@ def check(folder: Folder, json: Json = False) -> None:
 
     results = api.read(folder)
     verdicts, turns = results.check(), results.boundaries()
-    parts = (verdicts_text(verdicts), boundaries_text(turns), replay_text(folder, verdicts))
+    parts = (verdicts_text(verdicts), boundaries_text(turns), replay_text(folder, results.manifest, verdicts))
     told = "\n".join(part for part in parts if part)
     print(dumps(check_json(verdicts, turns), indent=1) if json else _printable(told))
     amiss = _say_what_is_amiss(results)

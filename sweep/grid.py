@@ -29,6 +29,11 @@ class Cell(NamedTuple):
     rules: Rules | None = None  # of the server model; None where slots are the only limit
     timing: Timing | None = None  # of a study with a clock
 
+    @property
+    def drawn(self) -> bool:
+        """Whether a workload can be drawn slot by slot: slots alone limit the server, and all requests wait at once."""
+        return self.error is None and self.rules is None and self.timing is None
+
 
 class Rows(NamedTuple):
     """Rows of a trace and how they are drawn; see `TraceSpec`."""

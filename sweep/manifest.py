@@ -88,6 +88,7 @@ def _cell(cell: Cell, point: Point, entries: int) -> dict[str, Any]:
         "context": cell.context,
         "step_ms": cell.step_ms,
         "error": cell.error,
+        "drawn": cell.drawn,
         **_clock(cell),
         **_theory(cell, point, integer_lengths(point.workload.output), entries),
     }

@@ -27,8 +27,7 @@ def write_timelines(store: Store, cells: pl.DataFrame, points: tuple[Point, ...]
     index = main_cell(cells, store.manifest)
     point = next(point for point in points if any(cell.index == index for cell in point.cells))
     cell = next(cell for cell in point.cells if cell.index == index)
-    drawable = cell.error is None and cell.rules is None and cell.timing is None
-    if not drawable or point.workload.requests > MOST_REQUESTS:
+    if not cell.drawn or point.workload.requests > MOST_REQUESTS:
         return
     column = columns_by_cell(store, point.index, "multiple").get(index)
     if column is None or np.isnan(column.values).all():

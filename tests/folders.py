@@ -57,7 +57,8 @@ def _cells(steps: Sequence[Any], axes: Mapping[str, Sequence[Any]], step_ms: Any
         slots = 0 if isinstance(cell, str) else at.get("slots", 16)
         own = {"cell": index, "point": 0, "axes": at, "slots": slots, "context": at.get("context"), "step_ms": step_ms}
         theory = {"exact_static_steps": None, "limit_multiple": limits[index] if limits else None}
-        cells.append({**own, "error": cell if isinstance(cell, str) else None, **theory})
+        error = cell if isinstance(cell, str) else None
+        cells.append({**own, "error": error, "drawn": error is None, **theory})
     return cells
 
 

@@ -7,6 +7,8 @@ import pytest
 from folders import claim, from_multiples, write_folder
 
 import sweep
+from sweep.commands.replay import workload_in
+from sweep.errors import InputError
 from sweep.report.claims import Verdict, as_json, check, difference, exit_status
 from sweep.report.stats import Column, mean_interval, percentile_interval, wilson
 from sweep.report.terminal import replay_text
@@ -265,6 +267,42 @@ def test_a_claim_on_a_difference_is_simulated_and_judged(tmp_path: Path) -> None
 def test_the_worst_workload_of_a_claim_that_fails_is_ready_for_replay(tmp_path: Path) -> None:
     claims = [claim(at_least=1), claim(at_least=5, where={"slots": 8})]
     store = write_folder(tmp_path, [from_multiples([6, 7] * 20), from_multiples([4, 3] * 20)], claims=claims)
-    told = replay_text(tmp_path, check(store))
+    told = replay_text(tmp_path, store.manifest, check(store))
     assert told == f"Look into one: sweep replay {tmp_path} --cell 1 --replicate 1"
-    assert replay_text(tmp_path, []) == ""
+    assert replay_text(tmp_path, store.manifest, []) == ""
+
+
+@pytest.mark.parametrize(
+    ("workload", "server", "drawn"),
+    [
+        ({}, {}, True),
+        ({}, {"static_slots": 2}, False),
+        ({"arrivals": {"process": "poisson", "rate_per_s": 2.0}}, {"step_ms": 20}, False),
+    ],
+    ids=["slots alone", "a server model", "a clock"],
+)
+def test_a_workload_is_offered_for_replay_exactly_where_replay_draws_it(
+    tmp_path: Path, workload: dict[str, Any], server: dict[str, Any], drawn: bool
+) -> None:
+    document = {
+        "replicates": 30,
+        "workload": {"requests": 20, "output": {"distribution": "geometric", "mean": 9}, **workload},
+        "server": {"slots": 4, **server},
+        "claims": [{"text": "far", "metric": "multiple", "at_least": 9}],
+    }
+    results = sweep.run(parse_study(document, "x"), tmp_path, report=False)
+    (found,) = results.check()
+    told = replay_text(tmp_path, results.manifest, [found])
+    if drawn:
+        assert told.endswith(f"--cell 0 --replicate {found.worst_replicates[0]}")
+        workload_in(tmp_path, 0, found.worst_replicates[0])
+        return
+    assert (told, found.verdict) == ("", "fails")
+    with pytest.raises(InputError, match="--cell"):
+        workload_in(tmp_path, 0, found.worst_replicates[0])
+
+
+def test_no_replay_is_offered_where_the_manifest_does_not_say_what_is_drawn(tmp_path: Path) -> None:
+    store = write_folder(tmp_path, [from_multiples([4, 3] * 20)], claims=[claim(at_least=5)])
+    del store.manifest["cells"][0]["drawn"]
+    assert replay_text(tmp_path, store.manifest, check(store)) == ""

@@ -34,9 +34,13 @@ def verdicts_text(verdicts: Sequence[Verdict]) -> str:
     return "\n".join(line for verdict in verdicts for line in _verdict_lines(verdict))
 
 
-def replay_text(folder: Path, verdicts: Sequence[Verdict]) -> str:
-    """The command that draws the workload that speaks most against a claim, against one that fails if any does."""
-    shown = [verdict for verdict in verdicts if verdict.worst_replicates]
+def replay_text(folder: Path, manifest: Mapping[str, Any], verdicts: Sequence[Verdict]) -> str:
+    """The command that draws the workload that speaks most against a claim, against one that fails if any does.
+
+    Nothing where no cell can be drawn, or where the manifest does not say that one can.
+    """
+    drawn = {cell["cell"] for cell in manifest["cells"] if cell.get("drawn", False)}
+    shown = [verdict for verdict in verdicts if verdict.worst_replicates and verdict.cell in drawn]
     if not shown:
         return ""
     worst = next((verdict for verdict in shown if verdict.verdict == FAILS), shown[0])
