@@ -183,7 +183,8 @@ def _say_what_is_amiss(results: "Results") -> bool:
     """Says on stderr what failed and which shards are damaged; whether there was anything to say."""
     for failure in results.failures:
         met = f"replicates {failure['first']:,} to {failure['stop'] - 1:,}"
-        more = f" and {failure['chunks'] - 1:,} chunks more" if failure["chunks"] > 1 else ""
+        others = failure["chunks"] - 1
+        more = f" and {others:,} chunk{'' if others == 1 else 's'} more" if others else ""
         _say(f"cell {failure['cell']} failed at {met}{more}: {failure['error']}")
     for name in results.damaged:
         _say(f"{results.folder / name}: is damaged and left out; run the study again to simulate it again")
@@ -206,20 +207,25 @@ def _say(*lines: str) -> None:
 def report(folder: Folder) -> None:
     """Make the summary, the charts and the page again, from a results folder alone.
 
+    Exit status 1 where a cell cannot run, something failed or is damaged.
+
     Example: sweep report results/five_x
     """
     from sweep import api
 
     results = api.read(folder)
     print(_printable(str(results.report())))
-    raise typer.Exit(int(_say_what_is_amiss(results)))
+    amiss = _say_what_is_amiss(results)
+    cannot_run = results.status()["cannot_run"]
+    _say(*(f"cell {cell['cell']} cannot run: {cell['error']}" for cell in cannot_run))
+    raise typer.Exit(int(amiss or bool(cannot_run)))
 
 
 @app.command(rich_help_panel=STUDIES)
 def status(folder: Folder, json: Json = False) -> None:
     """Say what a results folder holds, what is left to simulate, and what failed or is damaged.
 
-    Exit status 1 where something failed or is damaged.
+    Exit status 1 where a cell cannot run, something failed or is damaged.
 
     Example: sweep status results/five_x --json
     """
@@ -231,7 +237,8 @@ def status(folder: Folder, json: Json = False) -> None:
     results = api.read(folder)
     state = results.status()
     print(dumps(state, indent=1) if json else _printable(text(state)))
-    raise typer.Exit(int(_say_what_is_amiss(results)))
+    amiss = _say_what_is_amiss(results)
+    raise typer.Exit(int(amiss or bool(state["cannot_run"])))
 
 
 @app.command(rich_help_panel=STUDIES)

@@ -76,7 +76,7 @@ class Reporter:
         """Adds the chunks of a round to what is to be done."""
         self._planned += sum(map(scheduled_requests, chunks))
         cells = sum(len(point.cells) for point in {chunk.point.index: chunk.point for chunk in chunks}.values())
-        self._bar.update(self._task, total=self._planned, description=f"simulating {cells} cells")
+        self._bar.update(self._task, total=self._planned, description=f"simulating {cells:,} cell{'' if cells == 1 else 's'}")
 
     def done(self, chunk: Chunk) -> None:
         """Counts a chunk that is kept."""
@@ -91,5 +91,6 @@ class Reporter:
 
 
 def stderr_console(*, quiet: bool = False) -> Console:
-    """The console that notes go to."""
-    return Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=not sys.stderr.isatty())
+    """The console that notes go to; a terminal only where stderr is one, whatever FORCE_COLOR says of colours."""
+    terminal = sys.stderr.isatty()
+    return Console(stderr=True, quiet=quiet, highlight=False, force_terminal=terminal, soft_wrap=not terminal)

@@ -133,7 +133,21 @@ def test_a_cell_that_cannot_run_makes_the_exit_status_1(tmp_path):
     )
     done = sweep("run", path, "--replicates", 50, "-o", tmp_path / "out")
     assert done.returncode == 1
-    assert "a request of 4,096 tokens needs 4 GiB, the budget is 1 GiB" in done.stdout
+    reason = "a request of 4,096 tokens needs 4 GiB, the budget is 1 GiB"
+    assert reason in done.stdout
+    for command in ("status", "report"):
+        done = sweep(command, tmp_path / "out")
+        assert done.returncode == 1
+        assert (done.stdout + done.stderr).count(reason) == 1
+
+
+def test_one_is_said_in_the_singular(tmp_path):
+    path = tmp_path / "one.toml"
+    path.write_text(SMALL.replace('"server.slots" = [2, 4]', ""))
+    done = sweep("run", path, "--dry-run", "--replicates", 1, "-o", tmp_path / "out")
+    assert "1 cell of 1 point, 1 replicate each" in done.stdout
+    assert "to simulate: 1 chunk, " in done.stdout
+    assert not re.search(r"\b1 \w+s\b", done.stdout.replace("1 s ", ""))
 
 
 @pytest.mark.parametrize(
@@ -176,11 +190,35 @@ def test_any_title_can_be_printed_in_any_encoding(small, tmp_path, encoding):
     assert ("größer" in done.stdout) == (encoding != "ascii")
 
 
-def test_a_closed_pipe_is_no_error():
-    program = f"{sys.executable} -m sweep schema | head -1"
+@pytest.mark.parametrize(
+    ("piped", "shown"),
+    [
+        ("schema | head -1", "{\n"),
+        ("schema | true", ""),
+        ("list models | true", ""),
+        ("--help | true", ""),
+        ("lab --seed x 2>&1 | true", ""),
+    ],
+)
+def test_a_reader_that_leaves_early_ends_a_command_without_a_word_and_with_neither_done_nor_failed(piped, shown):
+    program = f"{sys.executable} -m sweep {piped}"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", program], capture_output=True, text=True, check=False)
-    assert done.stdout == "{\n"
-    assert done.stderr == ""
+    assert (done.stdout, done.stderr, done.returncode) == (shown, "", 141)
+
+
+def test_what_is_read_to_its_end_leaves_the_exit_status_as_it_is():
+    program = f"{sys.executable} -m sweep schema | cat; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout.endswith("}\n0\n")
+
+
+@pytest.mark.parametrize("colour", [{}, {"FORCE_COLOR": "1"}, {"TTY_COMPATIBLE": "1"}])
+def test_no_bar_is_drawn_where_stderr_is_no_terminal_whatever_the_environment_says(small, tmp_path, colour):
+    done = sweep("run", small, "--replicates", 2000, "-o", tmp_path / "out", env=colour)
+    assert done.returncode == 0
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "\r" not in done.stderr
+    assert len(done.stderr.splitlines()) < 5
 
 
 @pytest.mark.parametrize("columns", ["20", "80", "300"])

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+import unicodedata
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,13 @@ from sweep.report.figures import figures, fitting_charts, wished
 from sweep.report.markup import claims_list, data_table
 from sweep.report.page import write_report
 from sweep.report.stats import summarise
-from sweep.report.terminal import summary_text
+from sweep.report.terminal import cells_text, summary_text
 from sweep.report.words import main_cell, number, percent, precision_text, sentence, share_with_interval, with_interval
 from sweep.results import Store
 
 MULTIPLES = np.random.default_rng(5).normal(4.7, 0.4, 1_000).round(4)
 ATTACK = "</script><script>alert(1)</script>"
+BELL, SPELT = "a\x1b[31m\x07\x85\x7fz", r"a\x1b[31m\x07\x85\x7fz"
 FIVE = claim(at_least=5, of={"share": 0.95}, where={"slots": 16}) | {"text": "continuous batching is at least 5x"}
 
 
@@ -137,6 +139,25 @@ def test_what_a_user_wrote_is_text_and_no_markup(tmp_path: Path) -> None:
     assert Tags(page).tags.count("script") == page.count("<script") == page.count("</script") == 2  # data and code
     assert "".join(Tags(page).text).count("alert(1)") > 6
     assert told(page)["cells"][2]["reason"] == ATTACK
+
+
+def test_no_control_character_of_a_user_reaches_the_page(tmp_path: Path) -> None:
+    steps = [([9, 12], [3, 3]), ([9, 12], [3, 3]), BELL]
+    store = write_folder(
+        tmp_path,
+        steps,
+        axes={"kind": ["a", BELL, "c"]},
+        claims=[claim(at_least=5) | {"text": BELL}],
+        title=BELL,
+        question=BELL,
+        source=f"# {BELL}\n\ttab",
+        versions={"sweep": BELL},
+    )
+    page = write_report(store).read_text(encoding="utf-8")
+    assert {c for c in page if unicodedata.category(c) == "Cc"} <= {"\n", "\t"}
+    assert page.count(SPELT) > 6
+    assert "\ttab" in page
+    assert told(page)["cells"][2]["reason"] == SPELT
 
 
 def test_the_policy_names_the_one_style_and_the_one_script_of_the_page_and_allows_nothing_else(page: str) -> None:
@@ -412,3 +433,53 @@ def test_where_a_verdict_turns_is_on_the_page(tmp_path: Path) -> None:
     page = write_report(five(tmp_path / "b", claims=[claim(at_least=4)])).read_text(encoding="utf-8")
     assert "<li>multiple mean &gt;= 4 above slots = " in page
     assert "Where a verdict turns" in page
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({}, "such intervals cover in 92 % of studies or more, not in 95 %"),
+        ({"min_replicates": 2_000}, "such intervals cover in 92 % of studies or more, not in 95 %"),
+        ({"min_replicates": 64}, "lowers the coverage of such intervals below the 95 % asked for"),
+        ({"confidence": 0.99}, "lowers the coverage of such intervals below the 99 % asked for"),
+        ({"metric": "static_steps"}, "lowers the coverage of such intervals below the 95 % asked for"),
+    ],
+    ids=str,
+)
+def test_the_coverage_of_a_stopping_rule_is_a_number_only_where_it_was_measured(
+    tmp_path: Path, changes: dict[str, Any], says: str
+) -> None:
+    rule = {"metric": "multiple", "half_width": 0.1, "confidence": 0.95, "min_replicates": 512, "max_replicates": 4_096}
+    store = write_folder(tmp_path, [from_multiples(MULTIPLES)], precision=rule | changes)
+    told = precision_text(summarise(store), store.manifest)
+    assert says in told
+    assert ("92 %" in told) == ("92 %" in says)
+
+
+@pytest.mark.parametrize("share", [0.0, 1 / 128, 0.03, 0.1234, 0.24, 0.5, 0.95, 127 / 128, 0.9996, 1.0])
+@pytest.mark.parametrize("half", [1e-5, 0.001, 0.02, 0.2])
+def test_the_headline_rounds_a_share_no_coarser_than_a_title_does(share: float, half: float) -> None:
+    low, high = max(0.0, share - half), min(1.0, share + half)
+    headline, title = (text.split()[0] for text in (share_with_interval(share, low, high), percent(share)))
+    decimals = len(title.partition(".")[2])
+    assert f"{float(headline):.{decimals}f}" == title
+    assert (headline in ("0", "100")) == (share in (0, 1))
+
+
+def test_a_small_share_is_the_same_in_the_headline_and_in_the_title_of_its_picture(tmp_path: Path) -> None:
+    store = write_folder(tmp_path, [from_multiples([2.5] + [1.5, 1.6] * 63 + [1.4])], claims=[claim(at_least=2)])
+    page = write_report(store).read_text(encoding="utf-8")
+    assert re.search(r"and 0\.78 % \(0\.\d+ to \d\.\d+ %\) of workloads reach 2", page)
+    assert "0.78 % of workloads reach 2" in page
+
+
+def test_reasons_of_cells_without_results_stand_under_the_table_and_leave_its_columns_narrow(tmp_path: Path) -> None:
+    reason = "a request of 4,096 tokens needs 4 GiB, the budget is 1 GiB, and it is the only one that was asked for"
+    store = write_folder(tmp_path / "one", [from_multiples([4, 5]), reason])
+    table = cells_text(summarise(store), store.manifest).split("\n")
+    assert max(map(len, table[:3])) < 140
+    assert table[3:] == [f"cell 1 (slots = 8) has no results: {reason}"]
+    store = write_folder(tmp_path / "many", [from_multiples([4, 5]), *[reason] * 12])
+    table = cells_text(summarise(store), store.manifest).split("\n")
+    assert [line.count(reason) for line in table[14:]] == [1] * 10 + [0]
+    assert table[-1] == "... and 2 cells more without results"

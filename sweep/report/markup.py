@@ -3,9 +3,10 @@
 Whatever a user wrote is escaped here, where it becomes part of the page.
 """
 
+import html
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from html import escape
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -21,6 +22,8 @@ MEANS = ("static_steps", "continuous_steps", "static_utilisation", "continuous_u
 MOST_ROWS = 400  # of the numbers behind a picture
 UNFOLDED = 6  # claims that are shown at once
 
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tab and newline
+
 
 class Entry(NamedTuple):
     """A place in a table: how it is set, what it says, by what it is sorted, and how many columns it takes."""
@@ -29,6 +32,16 @@ class Entry(NamedTuple):
     text: str
     value: float | None = None
     columns: int = 1
+
+
+def escape(text: str) -> str:
+    """The text as it can stand in the page: no markup, and control characters spelt out."""
+    return html.escape(spelt(text))
+
+
+def spelt(text: str) -> str:
+    """The text with control characters spelt out: a terminal that shows the page's bytes would obey them."""
+    return _CONTROL.sub(lambda control: repr(control[0])[1:-1], text)
 
 
 def claims_list(verdicts: Sequence[Verdict]) -> str:

@@ -10,7 +10,6 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -23,7 +22,16 @@ from sweep.report.claims import Verdict, check
 from sweep.report.clock import clock_text
 from sweep.report.details import details
 from sweep.report.figures import KINDS, Figure, figures, timelines
-from sweep.report.markup import UNFOLDED, cell_table, claims_list, data_table, turns_list, verdict_table
+from sweep.report.markup import (
+    UNFOLDED,
+    cell_table,
+    claims_list,
+    data_table,
+    escape,
+    spelt,
+    turns_list,
+    verdict_table,
+)
 from sweep.report.refused import refused_text
 from sweep.report.stats import write_cells
 from sweep.report.traffic import traffic_figures
@@ -101,10 +109,19 @@ def _digest(text: str) -> str:
 
 def _as_data(told: Mapping[str, Any]) -> str:
     """JSON that ends no script element and opens no comment, whatever is in it."""
-    text = json.dumps(told, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(_spelt(told), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for letter in "<>&\u2028\u2029":
         text = text.replace(letter, f"\\u{ord(letter):04x}")
     return text
+
+
+def _spelt(told: Any) -> Any:
+    """What the script knows, with the control characters of each text in it spelt out."""
+    if isinstance(told, Mapping):
+        return {_spelt(key): _spelt(value) for key, value in told.items()}
+    if isinstance(told, list | tuple):
+        return [_spelt(value) for value in told]
+    return spelt(told) if isinstance(told, str) else told
 
 
 def _cut(study: str) -> str:
