@@ -129,6 +129,21 @@ def test_rows_keep_prompt_and_output_together(study_of):
         assert {*zip(found.prompts.ravel().tolist(), found.outputs.ravel().tolist(), strict=True)} <= {*ROWS}
 
 
+def test_the_name_of_a_file_alone_is_short_for_a_table_with_its_path(study_of, tmp_path):
+    long, short = study_of(trace()), study_of('trace = "mine.csv"')
+    assert short.workload == long.workload
+    assert manifest(short, points(short))["hash"] == manifest(long, points(long))["hash"]
+    (tmp_path / "kept.toml").write_text(short.source)
+    assert read_study(tmp_path / "kept.toml").workload == long.workload
+    assert study_of('trace = "mine.csv"', requests=None).resolved[0].workload.requests == len(ROWS)
+
+
+@pytest.mark.parametrize("given", ["5", "[]", '""', "true", "{}", '"absent.csv"'])
+def test_a_trace_that_is_none_is_refused_in_a_line_of_its_own(refusal_of, given):
+    (line,) = refusal_of(f"trace = {given}")
+    assert line.startswith("workload.trace")
+
+
 def test_without_a_number_of_requests_a_workload_is_as_long_as_the_file(study_of):
     assert study_of(trace(), requests=None).resolved[0].workload.requests == 200
 

@@ -18,7 +18,7 @@ from sweep.study.server_memory import MemorySpec
 from sweep.study.step_spec import StepSpec
 from sweep.study.strict import LARGEST_INTEGER, Strict
 from sweep.study.timed_metrics import TIMED, Timed
-from sweep.study.traced import TraceSpec, outputs_of
+from sweep.study.traced import TraceOrPath, outputs_of
 
 ALWAYS = (
     "output_tokens",
@@ -85,8 +85,9 @@ class WorkloadSpec(Strict):
     """Prompt lengths in tokens, without a shared prefix; left out: prompts take no time and no memory."""
     shared_prefix: PrefixSpec | None = None
     """Text in front of the prompts that many of them share."""
-    trace: TraceSpec | None = None
-    """Rows of a file in place of `output` and `prompt`: the prompts count only where [server.kv] takes them."""
+    trace: TraceOrPath | None = None
+    """Rows of a file in place of `output` and `prompt`: the prompts count only where [server.kv] takes them. The file
+    alone, as text, is short for a table with its path."""
     arrivals: ArrivalSpec | None = None
     """When requests come; left out: all wait from the start."""
     slo: SloSpec | None = None
@@ -98,11 +99,12 @@ class WorkloadSpec(Strict):
     @classmethod
     def _outputs_are_those_of_the_trace(cls, data: Any) -> Any:
         """With a trace, `output` is the distribution of its outputs: what theory and limits go by."""
-        if not isinstance(data, dict) or not isinstance(data.get("trace"), dict):
+        if not isinstance(data, dict) or data.get("trace") is None:
             return data
         if isinstance(data.get("output"), dict) or "prompt" in data:
             raise ValueError("trace has the outputs and the prompts; leave out output and prompt")
-        return {**data, "output": outputs_of(data["trace"].get("rows"))}
+        trace = data["trace"]  # one that is no table is refused, and the outputs are not said to be missing
+        return {**data, "output": outputs_of(trace.get("rows") if isinstance(trace, dict) else None)}
 
     @model_validator(mode="after")
     def _prompts_are_not_empty(self) -> Self:

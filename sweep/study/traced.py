@@ -7,10 +7,10 @@ not the name of a file. `distribution = "trace"` draws prompts or outputs on the
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path as File
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from sweep.errors import SweepError
 from sweep.model.distributions import MAX_TOKENS, Empirical
@@ -30,9 +30,8 @@ UNREAD = "the file was not read; to compare files, make whole tables the values 
 
 
 def _unpackable(text: str) -> str:
-    if not text:
-        raise ValueError(UNREAD)
-    unpacked(text)  # raises InputError, a ValueError
+    if text:
+        unpacked(text)  # raises InputError, a ValueError
     return text
 
 
@@ -54,8 +53,14 @@ class TraceSpec(Strict):
     """Column of the outputs, where no format says."""
     first: Annotated[int, Field(ge=1)] | None = None
     """Rows to read, and no more."""
-    rows: Annotated[str, AfterValidator(_unpackable), Field(validate_default=True)] = ""
+    rows: Annotated[str, AfterValidator(_unpackable)] = ""
     """The requests that were read, packed; filled in, not written by hand."""
+
+    @model_validator(mode="after")
+    def _file_was_read(self) -> Self:
+        if not self.rows:
+            raise ValueError(UNREAD)
+        return self
 
     def requests(self) -> Requests:
         """The rows that there are to draw from."""
@@ -64,6 +69,14 @@ class TraceSpec(Strict):
     def lengths(self, side: Literal["prompt", "output"]) -> Empirical:
         """The prompts or the outputs on their own, as a distribution."""
         return _lengths(self.rows, side)
+
+
+def _as_table(trace: Any) -> Any:
+    """The name of a file as the table that it is short for."""
+    return {"path": trace} if isinstance(trace, str) else trace
+
+
+TraceOrPath = Annotated[TraceSpec, BeforeValidator(_as_table, json_schema_input_type=TraceSpec | Text)]
 
 
 def outputs_of(rows: Any) -> Empirical:
@@ -95,7 +108,7 @@ def read_files(document: Mapping[str, Any], folder: File) -> Found:
 
     A table whose file is not to be read, since its keys are not usable or an axis sets them, is left to the checks.
     """
-    found = Found([], [], [])
+    found = Found(_short_named(document), [], [])
     read: dict[str, Trace] = {}
     for path, table in _tables(document):
         if _is_filled(table) or not _can_be_read(table) or _axis_sets(path, document):
@@ -111,6 +124,17 @@ def read_files(document: Mapping[str, Any], folder: File) -> Found:
             found.faults.extend(Fault((*path, "path"), line) for line in error.lines)
             found.changes.extend(_some_lengths(path, table))
     return found
+
+
+def _short_named(document: Mapping[str, Any]) -> list[Change]:
+    """The change that makes a table of `trace = "mine.csv"`."""
+    trace = _workload_of(document).get("trace")
+    return [Change(("workload", "trace"), _as_table(trace))] if isinstance(trace, str) else []
+
+
+def _workload_of(document: Mapping[str, Any]) -> dict[str, Any]:
+    workload = document.get("workload")
+    return workload if isinstance(workload, dict) else {}
 
 
 def without_files(node: Any) -> Any:
@@ -137,6 +161,8 @@ def _tables(node: Any, path: Path = ()) -> Iterator[tuple[Path, dict[str, Any]]]
     elif isinstance(node, dict):
         if node.get("distribution") == "trace" or (_is_workload_trace(path) and "path" in node):
             yield path, node
+        if path == ("workload",) and isinstance(node.get("trace"), str):
+            yield (*path, "trace"), _as_table(node["trace"])
         for key, item in node.items():
             if path or key in ("workload", "grid"):
                 yield from _tables(item, (*path, key))
@@ -193,8 +219,7 @@ def _changes(path: Path, table: Mapping[str, Any], trace: "Trace", document: Map
         raise SweepError(f"{len(trace.output_tokens):,} requests; a study holds {MOST_ROWS:,}: set first = {MOST_ROWS}")
     _refuse_longest(max(int(trace.prompt_tokens.max()), int(trace.output_tokens.max())))
     yield Change((*at, "rows"), packed(trace.prompt_tokens, trace.output_tokens))
-    workload = document.get("workload")
-    asked = isinstance(workload, dict) and "requests" in workload
+    asked = "requests" in _workload_of(document)
     if path == ("workload", "trace") and not asked and not _axis_names(document, "workload.requests"):
         yield Change(("workload", "requests"), len(trace.output_tokens))
 
