@@ -19,7 +19,7 @@ from sweep.progress import Silent, scheduled_requests
 from sweep.report.boundary import Boundary, boundaries
 from sweep.report.claims import Verdict, check
 from sweep.report.stats import Interval, mean_intervals, summarise, write_cells
-from sweep.report.words import sentence
+from sweep.report.words import plural, sentence
 from sweep.results import Store
 from sweep.runner import Watch, chunks
 from sweep.runner import run as fill
@@ -96,11 +96,12 @@ def plan(study: Study, folder: Path) -> str:
     left = sum(map(scheduled_requests, todo))
     grid = [cell for point in cells for cell in point.cells]
     failed = [f"cell {cell.index} cannot run: {cell.error}" for cell in grid if cell.error is not None]
-    replicates = f"{most:,} replicates" if study.precision is None else f"up to {most:,} replicates"
+    replicates = f"{'' if study.precision is None else 'up to '}{plural(most, 'replicate')}"
+    size = f"{plural(len(grid), 'cell')} of {plural(len(cells), 'point')}, {replicates} each"
     return "\n".join(
         [
-            f"{study.title}: {len(grid):,} cells of {len(cells):,} points, {replicates} each -> {folder}",
-            f"to simulate: {len(todo):,} chunks, {left:,} scheduled requests",
+            f"{study.title}: {size} -> {folder}",
+            f"to simulate: {plural(len(todo), 'chunk')}, {plural(left, 'scheduled request')}",
             *([text(forecast(cells, have, list(_rounds(study)), study.precision))] if todo else []),
             *failed,
         ]

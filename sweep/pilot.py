@@ -17,6 +17,7 @@ from sweep.grid import Chunk, Point
 from sweep.progress import scheduled_requests
 from sweep.report.intervals import defined, mean_and_sd
 from sweep.report.needed import mean_decides
+from sweep.report.words import plural
 from sweep.results import Span
 from sweep.runner import BLOCK, chunk_replicates, chunks, simulate
 from sweep.study.schema import Precision
@@ -70,10 +71,11 @@ def text(found: Forecast, jobs: int | None = None) -> str:
         for scale, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B"))
         if found.bytes >= scale or scale == 1
     )
-    tried = f"{found.tried} point{'' if found.tried == 1 else 's'}"
+    tried = plural(found.tried, "point")
     seconds = "less than a second" if found.seconds < 1 else f"about {found.seconds:,.2g} s"
-    on = f"on {cores} core{'' if cores == 1 else 's'}"
-    return f"to expect, from a pilot of {tried}: {each} replicates of each cell, {seconds} {on}, {size} of rows"
+    replicates = "1 replicate" if counts == [1] else f"{each} replicates"
+    on = f"on {plural(cores, 'core')}"
+    return f"to expect, from a pilot of {tried}: {replicates} of each cell, {seconds} {on}, {size} of rows"
 
 
 def _summed(

@@ -76,7 +76,8 @@ class Reporter:
         """Adds the chunks of a round to what is to be done."""
         self._planned += sum(map(scheduled_requests, chunks))
         cells = sum(len(point.cells) for point in {chunk.point.index: chunk.point for chunk in chunks}.values())
-        self._bar.update(self._task, total=self._planned, description=f"simulating {cells:,} cell{'' if cells == 1 else 's'}")
+        count = f"{cells:,} cell{'' if cells == 1 else 's'}"
+        self._bar.update(self._task, total=self._planned, description=f"simulating {count}")
 
     def done(self, chunk: Chunk) -> None:
         """Counts a chunk that is kept."""

@@ -201,7 +201,8 @@ class Store:
         """Why cells lack rows that were asked for, by cell; all they have is left out of estimates and verdicts."""
         reasons: dict[int, str] = {}
         for failure in self.manifest.get("failures", ()):
-            more = f" and {failure['chunks'] - 1:,} chunks more" if failure["chunks"] > 1 else ""
+            others = failure["chunks"] - 1
+            more = f" and {others:,} chunk{'' if others == 1 else 's'} more" if others else ""
             where = f"replicates {failure['first']:,} to {failure['stop'] - 1:,}{more}"
             reasons.setdefault(failure["cell"], f"{failure['error']} ({where})")
         return reasons

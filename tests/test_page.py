@@ -71,7 +71,7 @@ def test_the_sentence_gives_mean_share_interval_and_size(tmp_path: Path) -> None
     said = answer(store)
     assert said.startswith(f"At slots = 16, static batching takes {row['multiple_mean']:.2f} times the steps")
     assert f"mean multiple of 1,000 workloads, 95 % interval {row['multiple_ci_low']:.2f} to" in said
-    assert f"{100 * verdict.estimate:.0f} % ({100 * verdict.ci_low:.0f} to" in said
+    assert f"{100 * verdict.estimate:.1f} % ({100 * verdict.ci_low:.1f} to" in said
     assert said.endswith("of workloads reach 5.")
     assert said.isascii()
 

@@ -15,6 +15,7 @@ from sweep.report.words import at, axis_value, number, plural, precision_text, s
 from sweep.tables import aligned as aligned
 
 MOST_ROWS = 40  # of the table of cells
+MOST_FAILED = 10  # named under it, with their reasons
 MOST_VERDICTS = 12  # shown one by one
 
 
@@ -60,7 +61,7 @@ def _counted(verdicts: Sequence[Verdict]) -> str:
 
 
 def cells_text(frame: pl.DataFrame, manifest: Mapping[str, Any]) -> str:
-    """A table with a row for each cell, the first ones of a large grid."""
+    """A table with a row for each cell, the first ones of a large grid; under it why cells have no results."""
     axes = list(dict.fromkeys([*axis_columns(manifest), "slots"]))
     header = [*axes, "mean static steps", "mean continuous steps", "mean multiple (95 %)", "median multiple"]
     header += ["multiple of totals", "limit"]
@@ -68,13 +69,26 @@ def cells_text(frame: pl.DataFrame, manifest: Mapping[str, Any]) -> str:
     lines = aligned(header, rows)
     if frame.height > MOST_ROWS:
         lines.append(f"... and {frame.height - MOST_ROWS:,} cells more, in cells.parquet")
-    return "\n".join(lines)
+    return "\n".join([*lines, *cells_that_failed(frame, manifest)])
+
+
+def cells_that_failed(frame: pl.DataFrame, manifest: Mapping[str, Any]) -> list[str]:
+    """A line for each cell without results, with its reason; of many the first ones."""
+    axes = {cell["cell"]: at(cell["axes"]) for cell in manifest["cells"]}
+    failed = frame.filter(pl.col("error").is_not_null()).select("cell", "error").rows()
+    lines = [
+        f"cell {cell}{f' ({axes[cell]})' if axes[cell] else ''} has no results: {error}"
+        for cell, error in failed[:MOST_FAILED]
+    ]
+    if len(failed) > MOST_FAILED:
+        lines.append(f"... and {plural(len(failed) - MOST_FAILED, 'cell')} more without results")
+    return lines
 
 
 def _cell_row(row: Mapping[str, Any], axes: Sequence[str]) -> list[str]:
     cells = [axis_value(row[name]) for name in axes]
     if row["error"] is not None:
-        return [*cells, "-", "-", row["error"], "-", "-", "-"]
+        return [*cells, *["-"] * 6]
     multiple = row["multiple_mean"]
     shown = "-" if multiple is None else with_interval(multiple, row["multiple_ci_low"], row["multiple_ci_high"])
     figures = [row["static_steps_mean"], row["continuous_steps_mean"]]
