@@ -297,7 +297,9 @@ def compare(
 ) -> None:
     """Give the difference and the ratio of two cells' means, paired where both met the same workloads.
 
-    Examples: sweep compare results/five_x --cells 3,2; sweep compare results/a results/b
+    Example: sweep compare results/five_x --cells 3,2
+
+    Example: sweep compare results/a results/b
     """
     from json import dumps
 
@@ -366,17 +368,29 @@ def replay(
     replicate: Annotated[int, typer.Option(min=0, help="Replicate of the cell.")] = 0,
     lengths: Annotated[str | None, typer.Option(help="Output lengths instead of a folder, as in 40,3,25,5.")] = None,
     slots: Annotated[int, typer.Option(min=1, help="Slots for --lengths.")] = 4,
+    picture: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Also write a picture, as .svg or .png.", show_default=False)
+    ] = None,
 ) -> None:
     """Draw one workload slot by slot, static batching above continuous.
 
-    Examples: sweep replay results/five_x --cell 2 --replicate 219; sweep replay --lengths 40,3,25,5,60,4 --slots 2
+    Example: sweep replay results/five_x --cell 2 --replicate 219
+
+    Example: sweep replay --lengths 40,3,25,5,60,4 --slots 2 --picture it.svg
     """
     from sweep.commands.replay import drawing, parse_lengths, workload_in
 
     if (folder is None) == (lengths is None):
         raise InputError("give a results folder, or --lengths; not both")
     work = (parse_lengths(lengths), slots) if lengths is not None else workload_in(Path(folder or ""), cell, replicate)
+    if picture is not None:
+        from sweep.commands.replay_picture import write_picture
+
+        title = f"{folder}: replicate {replicate:,} of cell {cell}" if folder else f"{len(work[0]):,} requests"
+        write_picture(picture, *work, title)
     print(drawing(*work, shutil.get_terminal_size().columns))
+    if picture is not None:
+        print(f"Picture: {_printable(str(picture))}")
 
 
 @app.command(rich_help_panel=STUDIES)
@@ -480,7 +494,7 @@ def memory(
 ) -> None:
     """Say what the KV cache of a request takes, and how many requests fit beside the weights.
 
-    Example: sweep memory --model Llama-3.1-8B-Instruct --gpu A100-SXM-80GB --context 2048,8192
+    Example: sweep memory --model Llama-3.1-8B-Instruct --gpu A100-SXM-80GB
     """
     from sweep.commands.memory_text import Asked, answer, as_json, text
 
@@ -521,7 +535,9 @@ def trace(
     prompt_column: Annotated[str | None, typer.Option(help="Column of the prompts' tokens.")] = None,
     output_column: Annotated[str | None, typer.Option(help="Column of the outputs' tokens.")] = None,
     time_column: Annotated[str | None, typer.Option(help="Column of the arrivals.")] = None,
-    time_unit: Annotated[str | None, typer.Option(help="Unit of arrivals that are numbers: s, ms, us or ns.")] = None,
+    time_unit: Annotated[
+        str | None, typer.Option(help="Unit of arrivals that are numbers: ns, us, ms, s, min or h.")
+    ] = None,
     keep_zero_outputs: Annotated[
         bool, typer.Option("--keep-zero-outputs", help="Keep rows without output, which are dropped otherwise.")
     ] = False,
@@ -534,7 +550,9 @@ def trace(
 ) -> None:
     """Say what is in a file of real requests, and what continuous batching is worth on them.
 
-    Example: sweep trace requests.csv --prompt-column in --output-column out --slots 16,64
+    Example: sweep trace requests.csv --slots 16,64
+
+    Example: sweep trace requests.csv --prompt-column in --output-column out
     """
     from sweep.commands import traffic
     from sweep.progress import stderr_console
@@ -616,15 +634,19 @@ def fit_step(
 
 @app.command("list", rich_help_panel=QUICK)
 def list_built_in(
-    what: Annotated[str, typer.Argument(metavar="models|gpus|profiles|distributions|metrics", show_default=False)],
+    what: Annotated[
+        str | None, typer.Argument(metavar="models|gpus|profiles|distributions|metrics", show_default=False)
+    ] = None,
 ) -> None:
     """List what is built in: models and GPUs for memory, profiles of real traffic, distributions, metrics.
 
+    Without a word: how many there are of each.
+
     Example: sweep list models
     """
-    from sweep.commands.listing import text
+    from sweep.commands.listing import overview, text
 
-    print(_printable(text(what)))
+    print(_printable(overview() if what is None else text(what)))
 
 
 def _whole_numbers(text: str, option: str) -> list[int]:

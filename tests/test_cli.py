@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from sweep import cli
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 SMALL = """title = "small"
@@ -219,6 +221,26 @@ def test_no_bar_is_drawn_where_stderr_is_no_terminal_whatever_the_environment_sa
     assert "\x1b" not in done.stdout + done.stderr
     assert "\r" not in done.stderr
     assert len(done.stderr.splitlines()) < 5
+
+
+def test_list_alone_counts_what_there_is_and_says_how_to_ask():
+    done = sweep("list")
+    assert (done.returncode, done.stderr) == (0, "")
+    asked = re.findall(r"^ *(\d+) .* sweep list (\w+)$", done.stdout, re.MULTILINE)
+    assert [word for _, word in asked] == ["models", "gpus", "profiles", "distributions", "metrics"]
+    for count, word in asked[:3]:
+        table = sweep("list", word).stdout.split("\n\n")[0]
+        assert len(table.splitlines()) == int(count) + 1, word
+    assert len(sweep("list", "metrics").stdout.splitlines()) == int(asked[4][0]) + 1
+
+
+def test_an_example_stands_on_one_line_of_a_help_80_columns_wide():
+    for command in cli.app.registered_commands:
+        name = command.name or command.callback.__name__
+        shown = sweep(name, "--help", env={"COLUMNS": "80"}).stdout
+        examples = re.findall(r"Example: (sweep .*)", command.callback.__doc__)
+        assert examples, name
+        assert [example for example in examples if example not in shown] == [], name
 
 
 @pytest.mark.parametrize("columns", ["20", "80", "300"])

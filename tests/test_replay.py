@@ -101,6 +101,47 @@ def test_lengths_are_read_with_commas_or_spaces_and_nothing_else():
             parse_lengths(text)
 
 
+@pytest.mark.parametrize(("ending", "start"), [("svg", b"<svg "), ("PNG", b"\x89PNG\r\n")])
+def test_a_picture_is_of_the_kind_that_its_ending_says(tmp_path, ending, start):
+    file = tmp_path / f"it.{ending}"
+    done = sweep_command("replay", "--lengths", "40,3,25,5,60,4", "--slots", "2", "--picture", str(file))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1] == f"Picture: {file}"
+    assert file.read_bytes().startswith(start)
+    assert list(tmp_path.iterdir()) == [file]
+
+
+def test_the_picture_of_a_replicate_says_which_it_is_and_has_the_steps_of_its_row(tmp_path):
+    results = sweep.run(parse_study(STUDY, "small.toml"), tmp_path / "out", report=False)
+    row = results.replicates.collect().filter(cell=1, replicate=2).row(0, named=True)
+    file = tmp_path / "it.svg"
+    done = sweep_command("replay", str(results.folder), "--cell", "1", "--replicate", "2", "--picture", str(file))
+    assert done.returncode == 0
+    shown = file.read_text()
+    assert "replicate 2 of cell 1" in shown
+    assert f"static batching: {row['static_steps']:,} steps" in shown
+    assert f"continuous batching: {row['continuous_steps']:,} steps" in shown
+
+
+@pytest.mark.parametrize(
+    ("lengths", "slots", "file", "problem"),
+    [
+        ("4,5", 2, "it.gif", "must end in .svg or .png"),
+        ("4,5", 2, "picture", "must end in .svg or .png"),
+        ("0,0", 2, "it.svg", "no request has a token"),
+        (",".join(["1"] * 5_001), 2, "it.svg", "5,001 requests; a picture can show 5,000"),
+        ("4,5", 331, "it.svg", "331 slots; a picture can show 330"),
+        ("4,5", 2, "absent/it.svg", "No such file"),
+    ],
+)
+def test_a_picture_that_cannot_be_made_is_refused_in_one_line(tmp_path, lengths, slots, file, problem):
+    asked = ("--lengths", lengths, "--slots", str(slots), "--picture", str(tmp_path / file))
+    done = sweep_command("replay", *asked)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (2, "", 1)
+    assert problem in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_command_draws_and_refuses_in_one_line(tmp_path):
     done = sweep_command("replay", "--lengths", "40,3,25,5,60,4,18,6,33,2,50,8")
     assert (done.returncode, done.stderr) == (0, "")

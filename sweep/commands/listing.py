@@ -31,6 +31,23 @@ def text(what: str) -> str:
     return tables[what]()
 
 
+def overview() -> str:
+    """How many there are of each kind, and how to ask for them."""
+    kinds = get_args(get_args(Distribution)[0])
+    counted = (
+        (len(built_in_models()), "models, for memory", "models"),
+        (len(built_in_gpus()), "GPUs, for memory and step times", "gpus"),
+        (len(built_in_profiles()), "profiles of real traffic", "profiles"),
+        (len(kinds), "distributions of lengths", "distributions"),
+        (len(METRICS), "metrics that claims and charts speak of", "metrics"),
+    )
+    return "\n".join(
+        aligned(
+            ("", "what", "list with"), [(f"{n}", what, f"sweep list {word}") for n, what, word in counted], words=(1, 2)
+        )
+    )
+
+
 def _models() -> str:
     header = ("model", "organisation", "KiB a token", "windows full", "parameters", "packed")
     rows = [

@@ -27,9 +27,11 @@ SERIES = ("#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a6a00", "#6a
 TILES = "yellowgreenblue"
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 WIDTH, HEIGHT = 620, 340
+PICTURES = (".svg", ".png")
 
 _SHADES = ((92, 62, 170), (38, 110, 184), (20, 145, 140), (94, 168, 62), (200, 176, 30))  # seen on white and on black
 _VL_VERSION = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+_OPTIONS: dict[str, Any] = {"vl_version": _VL_VERSION, "allowed_base_urls": []}
 
 
 def styled(chart: Chart, title: str, subtitle: Sequence[str], **size: float | alt.Step) -> Chart:
@@ -56,12 +58,25 @@ def styled(chart: Chart, title: str, subtitle: Sequence[str], **size: float | al
 def save(chart: Chart, folder: Path, name: str) -> str:
     """The chart as SVG text; also written to the folder as `name`.svg and `name`.png, without any network."""
     spec = json.dumps(_drawable(chart.to_dict()))
-    options: dict[str, Any] = {"vl_version": _VL_VERSION, "allowed_base_urls": []}
-    picture = svg.smaller(svg.with_own_ids(str(vl_convert.vegalite_to_svg(spec, **options)), name))
+    picture = _svg(spec, name)
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / f"{name}.svg", picture.encode())
-    write_whole(folder / f"{name}.png", png.smaller(vl_convert.vegalite_to_png(spec, scale=2, **options)))
+    write_whole(folder / f"{name}.png", _png(spec))
     return picture
+
+
+def save_as(chart: Chart, path: Path) -> None:
+    """Writes the chart to one file, whose ending is one of PICTURES, without any network."""
+    spec = json.dumps(_drawable(chart.to_dict()))
+    write_whole(path, _png(spec) if path.suffix.lower() == ".png" else _svg(spec, "picture").encode())
+
+
+def _svg(spec: str, name: str) -> str:
+    return svg.smaller(svg.with_own_ids(str(vl_convert.vegalite_to_svg(spec, **_OPTIONS)), name))
+
+
+def _png(spec: str) -> bytes:
+    return png.smaller(vl_convert.vegalite_to_png(spec, scale=2, **_OPTIONS))
 
 
 def _drawable(spec: Any) -> Any:
