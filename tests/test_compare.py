@@ -1,4 +1,6 @@
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,7 @@ from typer.testing import CliRunner
 import sweep
 from sweep.cli import app
 from sweep.errors import InputError
-from sweep.report.compare import as_json, comparisons, text
+from sweep.report.compare import as_json, compare, comparisons, lacking, text
 from sweep.report.intervals import ratio_of_means
 from sweep.study import parse_study
 
@@ -96,11 +98,48 @@ def test_what_cannot_be_compared_is_said_in_a_line(tmp_path: Path) -> None:
         assert says in str(refused.value)
 
 
-def test_a_cell_without_results_is_compared_as_undefined(tmp_path: Path) -> None:
+def test_a_cell_that_could_not_run_is_refused_with_its_reason_in_a_line_and_status_2(tmp_path: Path) -> None:
     write_folder(tmp_path, [from_multiples(OTHER), "nothing fits"])
-    (found,) = comparisons(tmp_path, None, [0, 1], "multiple")
-    assert (found.b.mean, found.difference, found.ratio_of_means) == (None, None, None)
-    json.dumps(as_json([found]), allow_nan=False)
+    for cells in ("0,1", "1,0"):
+        for more in ([], ["--json"]):
+            status, printed, said = sweep_compare(tmp_path, "--cells", cells, *more)
+            assert (status, printed) == (2, "")
+            assert said == f"cell 1 of {tmp_path} has no results: nothing fits\n"
+
+
+def test_a_cell_whose_workloads_failed_or_are_not_simulated_yet_lacks_results_for_that_reason(tmp_path: Path) -> None:
+    failure = {"cell": 1, "error": "no memory", "chunks": 1, "point": 0, "first": 0, "stop": 300}
+    store = write_folder(tmp_path / "a", [from_multiples(OTHER)] * 2)
+    store.manifest["failures"] = [failure]
+    told = lacking(compare(store, store.manifest["cells"][0], store, store.manifest["cells"][1], "multiple"))
+    assert told == f"cell 1 of {tmp_path / 'a'} has no results: no memory (replicates 0 to 299)"
+    sweep.run(study(replicates=20), tmp_path / "b", report=False)
+    for shard in (tmp_path / "b" / "replicates").iterdir():
+        shard.unlink()
+    with pytest.raises(InputError, match="none of its workloads is simulated yet"):
+        comparisons(tmp_path / "b", None, [0, 1], "multiple")
+
+
+def test_of_two_folders_the_cells_that_ran_are_compared_and_the_others_named(tmp_path: Path) -> None:
+    write_folder(tmp_path / "a", [from_multiples(MINE), "nothing fits"])
+    write_folder(tmp_path / "b", [from_multiples(OTHER)] * 2)
+    status, printed, _ = sweep_compare(tmp_path / "a", tmp_path / "b")
+    assert status == 1
+    assert printed.endswith(f"\ncell 1 of {tmp_path / 'a'} has no results: nothing fits\n")
+    found = comparisons(tmp_path / "a", tmp_path / "b", [], "multiple")
+    assert found[0].difference == pytest.approx((MINE - OTHER).mean())
+    assert (found[1].a.mean, found[1].difference, found[1].ratio_of_means) == (None, None, None)
+    json.dumps(as_json(found), allow_nan=False)
+
+
+def test_a_folder_of_sums_is_refused_because_rows_are_needed(tmp_path: Path) -> None:
+    sweep.run(study(), tmp_path / "sums", report=False, keep="summary")
+    sweep.run(study(), tmp_path / "rows", report=False)
+    for arguments in (["sums", "--cells", "0,1"], ["rows", "sums"], ["sums", "rows"]):
+        paths = [tmp_path / word if word in ("sums", "rows") else word for word in arguments]
+        status, printed, said = sweep_compare(*paths)
+        assert (status, printed, said.count("\n")) == (2, "", 1)
+        assert "a comparison needs a row for each workload" in said
 
 
 def test_the_command_prints_a_table_or_json(tmp_path: Path) -> None:
@@ -111,3 +150,9 @@ def test_the_command_prints_a_table_or_json(tmp_path: Path) -> None:
     found = json.loads(CliRunner().invoke(app, ["compare", str(tmp_path), "--cells", "1,0", "--json"]).output)
     assert found[0]["difference"] == pytest.approx((MINE - OTHER).mean())
     assert found[0]["a"]["axes"] == {"slots": 8}
+
+
+def sweep_compare(*arguments: object) -> tuple[int, str, str]:
+    command = [sys.executable, "-m", "sweep", "compare", *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr

@@ -4,6 +4,8 @@ Cells that met the same workloads are compared workload by workload: what both s
 that of the paired differences. They share their draws when both were drawn from one seed, whatever was changed
 between them; then the same random numbers gave each workload its lengths. Otherwise the two are independent samples,
 and are said to be. The ratio is that of the two means, not a mean of ratios.
+
+Rows are needed: a folder of sums alone is refused, and so is a cell that has no results, with its reason.
 """
 
 import math
@@ -30,6 +32,7 @@ class Side(NamedTuple):
     axes: dict[str, Any]
     mean: float | None
     replicates: int
+    lacks: str | None = None  # why it has no results
 
 
 class Comparison(NamedTuple):
@@ -56,11 +59,13 @@ class Comparison(NamedTuple):
 def comparisons(a: Path, b: Path | None, cells: Sequence[int], metric: str) -> list[Comparison]:
     """Two cells of a folder, or of two folders; without cells, those of two folders that have the same axis values.
 
+    Of several pairs, those with a cell that has no results stay, undefined and with the reason; at least one has some.
     Raises InputError and FolderError.
     """
     first = Store.open(a)
     second = first if b is None else Store.open(b)
     for store in {id(first): first, id(second): second}.values():
+        _refuse_sums(store)
         _refuse_unknown(store, metric)
     if cells:
         if len(cells) != 2:
@@ -70,7 +75,16 @@ def comparisons(a: Path, b: Path | None, cells: Sequence[int], metric: str) -> l
         raise InputError("--cells: name two cells of the folder, as in --cells 2,3, or give a second folder")
     else:
         pairs = _alike(first, second)
-    return [compare(first, one, second, other, metric) for one, other in pairs]
+    found = [compare(first, one, second, other, metric) for one, other in pairs]
+    if all(lacking(one) for one in found):
+        raise InputError(lacking(found[0]))
+    return found
+
+
+def lacking(one: Comparison) -> str:
+    """Why two cells could not be compared; nothing where they were."""
+    side = next((side for side in (one.a, one.b) if side.lacks), None)
+    return f"cell {side.cell} of {side.folder} has no results: {side.lacks}" if side else ""
 
 
 def compare(a: Store, one: Mapping[str, Any], b: Store, other: Mapping[str, Any], metric: str) -> Comparison:
@@ -98,8 +112,11 @@ def text(found: Sequence[Comparison]) -> str:
     gains = [one.variance_reduction for one in found if one.variance_reduction is not None]
     worth = " to ".join(dict.fromkeys(number(gain) for gain in (min(gains), max(gains)))) if gains else ""
     gain = f"; pairing is worth {worth} times the workloads" if gains else ""
-    reasons = [f"{'Paired' if one.paired else 'Unpaired'}: {one.why}" for one in found]
-    return "\n".join([found[0].metric, *aligned(header, rows), "", f"{'. '.join(dict.fromkeys(reasons))}{gain}."])
+    known = [one for one in found if not lacking(one)]
+    reasons = [f"{'Paired' if one.paired else 'Unpaired'}: {one.why}" for one in known]
+    told = f"{'. '.join(dict.fromkeys(reasons))}{gain}."
+    lines = [line for one in found if (line := lacking(one))]
+    return "\n".join([found[0].metric, *aligned(header, rows), "", told, *dict.fromkeys(lines)])
 
 
 def as_json(found: Sequence[Comparison]) -> list[dict[str, Any]]:
@@ -188,7 +205,13 @@ def _column(store: Store, cell: Mapping[str, Any], metric: str) -> Column:
 def _side(store: Store, cell: Mapping[str, Any], column: Column) -> Side:
     known = defined(column.values)
     mean = float(known.mean()) if len(known) else None
-    return Side(str(store.folder), cell["cell"], dict(cell["axes"]), mean, len(column.values))
+    lacks = None if len(column.values) else _why_empty(store, cell)
+    return Side(str(store.folder), cell["cell"], dict(cell["axes"]), mean, len(column.values), lacks)
+
+
+def _why_empty(store: Store, cell: Mapping[str, Any]) -> str:
+    reason = cell["error"] or store.failed().get(cell["cell"])
+    return reason or "none of its workloads is simulated yet; run the study again to go on"
 
 
 def _alike(a: Store, b: Store) -> list[tuple[dict[str, Any], dict[str, Any]]]:
@@ -207,6 +230,14 @@ def _cell(store: Store, index: int) -> dict[str, Any]:
     if not 0 <= index < len(cells):
         raise InputError(f"--cells: {store.folder} has cells 0 to {len(cells) - 1}, got {index}")
     return cells[index]
+
+
+def _refuse_sums(store: Store) -> None:
+    if store.keeps == "summary":
+        raise InputError(
+            f"{store.folder}: keeps sums and no rows (--keep summary), and a comparison needs a row for each workload;"
+            " run the study into another folder without --keep summary"
+        )
 
 
 def _refuse_unknown(store: Store, metric: str) -> None:
