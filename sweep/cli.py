@@ -297,16 +297,19 @@ def compare(
 ) -> None:
     """Give the difference and the ratio of two cells' means, paired where both met the same workloads.
 
+    Exit status 1 where some cells of two folders could not be compared, 2 where none could.
+
     Example: sweep compare results/five_x --cells 3,2
 
     Example: sweep compare results/a results/b
     """
     from json import dumps
 
-    from sweep.report.compare import as_json, comparisons, text
+    from sweep.report.compare import as_json, comparisons, lacking, text
 
     found = comparisons(folder, other, _whole_numbers(cells, "--cells") if cells is not None else [], metric)
     print(dumps(as_json(found), indent=1) if json else _printable(text(found)))
+    raise typer.Exit(int(any(map(lacking, found))))
 
 
 @app.command(rich_help_panel=STUDIES)
