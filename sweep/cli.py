@@ -561,7 +561,7 @@ def trace(
     from sweep.progress import stderr_console
 
     wanted = traffic.Asked(
-        slots=_whole_numbers(slots, "--slots") if slots is not None else None,
+        slots=_whole_numbers(slots, "--slots") if slots is not None else traffic.SLOTS_OF_JSON if json else None,
         model=model,
         gpu=gpu,
         folder=out or Path("results") / traffic.stem(file) if report or out else None,
@@ -575,7 +575,7 @@ def trace(
             "keep_zero_outputs": keep_zero_outputs,
         },
     )
-    answer = traffic.answer(str(file), wanted, stderr_console(), only_figures=json)
+    answer = traffic.answer(str(file), wanted, stderr_console())
     print(traffic.as_json(answer) if json else _printable(traffic.text(answer)))
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from sweep.errors import InputError, TraceError
 from sweep.model import trace_files, trace_rows, traces
-from sweep.model.trace_times import NUMBER, column_ns, kind_of, text_ns
+from sweep.model.trace_times import NUMBER, UNIT_NS, column_ns, kind_of, text_ns
 from sweep.model.traces import figures, read_trace
 
 SHARED = Path(__file__).parents[2] / "shared" / "data" / "traces"
@@ -215,6 +215,24 @@ def test_a_unit_that_nobody_states_is_taken_from_the_name_or_as_seconds_and_said
     trace = trace_of(f"p,o,{column}\n1,1,3\n1,1,5\n", **NAMED, time_column=column)
     assert trace.arrival_s.tolist() == [0, second_s]
     assert f"taken to be in {unit};" in trace.notes[0]
+
+
+@pytest.mark.parametrize("unit", UNIT_NS)
+def test_a_unit_against_that_of_the_format_is_taken_and_said(trace_of, unit):
+    trace = trace_of(MOONCAKE, time_unit=unit)
+    assert trace.arrival_s.tolist() == [0, 3001 * UNIT_NS[unit] / 1e9]
+    said = f'times in "timestamp" are read in {unit}, as --time-unit says; the format mooncake says ms'
+    assert (said in trace.notes) == (unit != "ms")
+
+
+def test_a_unit_against_the_name_of_the_column_is_taken_and_said(trace_of):
+    notes = {
+        unit: trace_of("p,o,t_ms\n1,1,3\n", **{**TIMED, "time_column": "t_ms", "time_unit": unit}).notes
+        for unit in UNIT_NS
+    }
+    assert notes["ms"] == ()
+    assert "the column's name says ms" in notes["h"][0]
+    assert trace_of(f"{PLAIN}1,1,3\n", **TIMED).notes == ()
 
 
 def test_parquet_gives_what_the_same_columns_give_as_csv(trace_of):

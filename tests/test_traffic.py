@@ -80,7 +80,19 @@ def test_json_is_the_figures_of_the_trace_at_16_and_64_slots(mixed):
     assert [row["slots"] for row in found["in_file_order"]] == [16, 64]
     keys = {"format", "rows", "requests", "dropped", "prompt", "output", "arrivals", "in_file_order"}
     assert keys <= found.keys()
-    assert keys.isdisjoint({"memory", "resampled"})
+    assert "memory" not in found
+
+
+def test_json_has_the_estimates_of_the_text_for_the_slots_asked_for(mixed):
+    found = json.loads(sweep("trace", str(mixed), "--json", "--slots", "4,8").stdout)
+    cells = answer(mixed, slots=[4, 8]).drawn.cells
+    for resampled, limit, cell in zip(found["resampled"], found["limit"], cells.iter_rows(named=True), strict=True):
+        assert resampled["slots"] == limit["slots"] == cell["slots"]
+        assert resampled["ci_low"] < resampled["multiple_mean"] < resampled["ci_high"]
+        assert [resampled[key] for key in ("multiple_mean", "ci_low", "ci_high")] == [
+            cell[f"multiple_{name}"] for name in ("mean", "ci_low", "ci_high")
+        ]
+        assert limit["multiple"] == cell["limit_multiple"]
 
 
 def test_the_text_has_lengths_arrivals_and_the_multiple_three_ways(mixed):

@@ -66,12 +66,12 @@ class Asked(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What was found; `drawn` is of the workloads drawn from the file, None where they were not asked for."""
+    """What was found; `drawn` is of the workloads drawn from the file."""
 
     name: str
     figures: Mapping[str, Any]
     memory: Sequence[Fit]
-    drawn: "Drawn | None"
+    drawn: "Drawn"
 
 
 class Drawn(NamedTuple):
@@ -82,18 +82,16 @@ class Drawn(NamedTuple):
     cells: pl.DataFrame
 
 
-def answer(file: str, asked: Asked, console: Console, *, only_figures: bool = False) -> Answer:
+def answer(file: str, asked: Asked, console: Console) -> Answer:
     """What is in a file, and its multiples; with a folder asked for, also the page in it. Raises SweepError."""
     if (asked.model is None) != (asked.gpu is None):
         raise InputError("--model and --gpu: give both, such as --model Llama-3.1-8B-Instruct --gpu A100-SXM-80GB")
     with reading(console) as progress:
         trace = read_trace(file, **asked.reading, progress=progress)
     name = "standard input" if file == "-" else Path(file).name
-    slots = asked.slots or (SLOTS_OF_JSON if only_figures else SLOTS)
+    slots = asked.slots or SLOTS
     found = figures(trace, slots)
     memory = fits(trace, asked.model, asked.gpu) if asked.model and asked.gpu else []
-    if only_figures and asked.folder is None:
-        return Answer(name, found, memory, None)
     study = resampled_study(name, trace, slots)
     if asked.folder is not None:
         results = results_into(asked.folder, study)
@@ -179,15 +177,27 @@ def fits(trace: Trace, model: str, gpu: str) -> list[Fit]:
 
 
 def as_json(answer: Answer) -> str:
-    """The figures of a trace for machines; with `memory`, where a model and a GPU were asked for."""
+    """The figures of a trace for machines, the workloads drawn from it, the limit, and `memory` where asked for."""
+    workloads, requests, cells = answer.drawn
+    rows = [
+        {
+            "slots": cell["slots"],
+            "workloads": workloads,
+            "requests": requests,
+            "multiple_mean": cell["multiple_mean"],
+            "ci_low": cell["multiple_ci_low"],
+            "ci_high": cell["multiple_ci_high"],
+        }
+        for cell in cells.iter_rows(named=True)
+    ]
+    limits = [{"slots": cell["slots"], "multiple": cell["limit_multiple"]} for cell in cells.iter_rows(named=True)]
     table = {"memory": [fit._asdict() for fit in answer.memory]} if answer.memory else {}
-    return json.dumps({**answer.figures, **table}, indent=1)
+    return json.dumps({**answer.figures, "resampled": rows, "limit": limits, **table}, indent=1)
 
 
 def text(answer: Answer) -> str:
     """The answer for a terminal."""
     figures, drawn = answer.figures, answer.drawn
-    assert drawn is not None
     parts = [
         f"{answer.name}: {figures['rows']:,} rows read as {figures['format']}, {figures['requests']:,} requests",
         _lengths(figures),

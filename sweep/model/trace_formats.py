@@ -202,11 +202,16 @@ def _unit(name: str, time: str | None, kind: str, names: Names, known: Format) -
             why = "there are no times" if time is None else f"the times are each a {kind}"
             raise TraceError(f"{name}: {why}, so there is no unit to give; leave --time-unit out")
         return "s", ()
-    stated = names.unit or (known.unit if time == known.time else None)
-    if stated:
-        return stated, ()
+    of_format = known.unit if time == known.time else None
     ending = re.search(r"_(ns|us|ms|s)$", time)
-    unit = ending[1] if ending else "s"
+    expected = of_format or (ending[1] if ending else None)
+    if names.unit is not None:
+        says = f"the format {known.name}" if of_format and known.name else "the column's name"
+        note = f'times in "{time}" are read in {names.unit}, as --time-unit says; {says} says {expected}'
+        return names.unit, (note,) if expected not in (None, names.unit) else ()
+    if of_format:
+        return of_format, ()
+    unit = expected or "s"
     return unit, (f'times in "{time}" are taken to be in {unit}; --time-unit says otherwise',)
 
 
