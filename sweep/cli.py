@@ -100,7 +100,7 @@ def run(
 ) -> None:
     """Simulate studies, going on with what is there, then summarise and report.
 
-    Example: sweep run studies/five_x.toml --replicates 2000 -o /tmp/five_x
+    Example: sweep run studies/five_x.toml --replicates 2000 -o five_x_again
     """
     from sweep.progress import stderr_console
     from sweep.study import read_study
