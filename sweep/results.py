@@ -189,10 +189,15 @@ class Store:
             self._enter_now_and_then()
 
     def fail(self, span: Span, cell: int, reason: str) -> None:
-        """Notes that a cell has no rows for a span, and why; once for each cell and reason, with the chunks it met."""
+        """Notes that a cell has no rows for a span, and why; once for each cell and reason, with the chunks it met.
+
+        Whichever comes back first, the first of the replicates are named.
+        """
         for known in self.manifest["failures"]:
             if (known["cell"], known["error"]) == (cell, reason):
                 known["chunks"] += 1
+                if span.first < known["first"]:
+                    known |= {"first": span.first, "stop": span.stop}
                 return
         at = {"point": span.point, "first": span.first, "stop": span.stop}
         self.manifest["failures"].append({"cell": cell, "error": reason, "chunks": 1, **at})
@@ -200,7 +205,7 @@ class Store:
     def failed(self) -> dict[int, str]:
         """Why cells lack rows that were asked for, by cell; all they have is left out of estimates and verdicts."""
         reasons: dict[int, str] = {}
-        for failure in self.manifest.get("failures", ()):
+        for failure in sorted(self.manifest.get("failures", ()), key=lambda failure: failure["first"]):
             others = failure["chunks"] - 1
             more = f" and {others:,} chunk{'' if others == 1 else 's'} more" if others else ""
             where = f"replicates {failure['first']:,} to {failure['stop'] - 1:,}{more}"

@@ -18,6 +18,8 @@ from small import PROGRAM, STUDY, bytes_of, study
 import sweep
 from sweep.cli import main
 from sweep.errors import FolderError
+from sweep.grid import points
+from sweep.manifest import manifest as manifest_of
 from sweep.model import lockstep
 from sweep.progress import Silent
 from sweep.results import Span, Store
@@ -325,6 +327,15 @@ def test_a_cell_that_fails_is_a_row_with_its_reason_and_the_others_finish(tmp_pa
     sweep.run(study(), tmp_path, report=False, watch=again)
     assert again.planned == 2 * 4
     assert bytes_of(tmp_path) == bytes_of(undisturbed / "short")
+
+
+def test_of_all_failures_the_first_replicates_are_named_whichever_chunk_came_back_first(tmp_path):
+    with Store.writing(tmp_path, manifest_of(study(), points(study())), "") as store:
+        for first in (640, 512, 768):
+            store.fail(Span(0, first, first + 128), 2, "one reason")
+            store.fail(Span(0, first, first + 128), 3, f"reason {first}")
+        assert store.failed()[2] == "one reason (replicates 512 to 639 and 2 chunks more)"
+        assert store.failed()[3] == "reason 512 (replicates 512 to 639)"
 
 
 def test_every_failure_is_shown_and_the_exit_status_is_1(tmp_path, monkeypatch, capsys):
