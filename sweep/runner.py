@@ -22,8 +22,8 @@ from sweep.model import lockstep
 from sweep.model.distributions import Given, Lab
 from sweep.model.lengths import look_up_of
 from sweep.results import Span, Store, metrics, to_parquet
+from sweep.rows.arriving import timed_columns, timed_ns
 from sweep.rows.draws import outputs
-from sweep.rows.latencies import timed_columns, timed_ns
 from sweep.rows.serving import served_columns, served_ns
 from sweep.rows.summing import summary_parquet
 

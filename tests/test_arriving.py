@@ -16,7 +16,7 @@ from scipy.special import gammaln, logsumexp, stdtrit
 from sweep.model import arriving
 from sweep.model.arrival_patterns import Gaps
 from sweep.model.arrivals import arrival_s
-from sweep.model.arriving import Requests, Times, continuous_times, static_times
+from sweep.model.arriving import continuous_times, static_times
 from sweep.model.distributions import Geometric, Mixture, UniformPart
 from sweep.model.lengths import Constant as ConstantLength
 from sweep.model.lengths import integer_lengths, look_up_of, moments
@@ -25,6 +25,7 @@ from sweep.model.server import serve
 from sweep.model.stepfit import affine, fit_affine
 from sweep.model.steptable import read_step_table
 from sweep.model.steptime import Affine, Constant
+from sweep.model.times import Requests, Times
 
 MEASURED = Path(__file__).parents[2] / "shared" / "data" / "step_times"
 CASES = json.loads((MEASURED / "reference_workload.json").read_text())["cases"] if MEASURED.exists() else []

@@ -14,8 +14,9 @@ from sweep.grid import points
 from sweep.report.charts.curves import lines
 from sweep.report.clock import clock_text
 from sweep.report.words import metric_name
-from sweep.rows import latencies
-from sweep.rows.latencies import _drawn, _largest_rate, _lived, _meets, _percentiles, _requests, _run
+from sweep.rows import arriving
+from sweep.rows.arriving import _drawn, _largest_rate, _requests, _run
+from sweep.rows.latencies import Window, lived, meets, percentiles
 from sweep.study import parse_study
 
 MEASURED = Path(__file__).parents[2] / "shared" / "data" / "step_times"
@@ -29,6 +30,7 @@ LAB = {
         {"weight": 0.1, "distribution": "uniform", "low": 400, "high": 700},
     ],
 }
+ALL = Window(0, steady=False)
 POISSON = {"process": "poisson", "load": 0.5}
 
 
@@ -116,7 +118,7 @@ def test_a_percentile_of_too_few_requests_is_null() -> None:
 def test_percentiles_are_numpys_over_the_defined_values() -> None:
     values = np.random.default_rng(1).random((5, 700))
     values[2, :650] = np.nan
-    found = _percentiles(values, [50, 90, 99])
+    found = percentiles(values, [50, 90, 99])
     for row in (0, 1, 3, 4):
         assert [column[row] for column in found] == pytest.approx(np.percentile(values[row], [50, 90, 99]))
     assert found[0][2] == pytest.approx(np.percentile(values[2, 650:], 50))
@@ -193,13 +195,13 @@ def test_the_largest_rate_keeps_the_slo_and_under_continuous_batching_a_little_m
     cell, slo = point.cells[0], point.workload.demand.slo
     requests = _requests(point, cell.timing, _drawn(point, 0, 20), 0, 20)
     for scheduler, factors in (("static", (1.0,)), ("continuous", (0.9, 1.0, 1.01, 1.1))):
-        rates = _largest_rate(cell, scheduler, requests, slo, 0)
+        rates = _largest_rate(cell, scheduler, requests, slo, ALL)
         assert np.isfinite(rates).all()
         for factor in factors:
             gaps = (cell.timing.rate_per_s / (rates * factor))[:, None]
             stretched = requests._replace(arrival_s=requests.arrival_s * gaps)
-            lived = _lived(_run(scheduler, cell.timing, stretched, cell.slots), requests.output, 0)
-            assert ((_meets(lived, slo).mean(axis=1) >= 0.9) == (factor <= 1)).all()
+            lives = lived(_run(scheduler, cell.timing, stretched, cell.slots), requests.output, ALL)
+            assert ((meets(lives, slo).mean(axis=1) >= 0.9) == (factor <= 1)).all()
 
 
 def test_continuous_batching_keeps_an_slo_at_higher_rates() -> None:
@@ -364,7 +366,7 @@ def test_with_a_constant_step_seconds_are_steps_times_the_step_to_the_last_bit()
 def test_rows_do_not_depend_on_the_pieces_they_are_simulated_in(monkeypatch: pytest.MonkeyPatch) -> None:
     changes = {"measure": LATENCIES, "server": {"order": "shortest_first", "prediction_cv": 1.0}}
     whole = rows(run(**changes))
-    monkeypatch.setattr(latencies, "MOST_DRAWN", 400)  # two workloads at a time
+    monkeypatch.setattr(arriving, "MOST_DRAWN", 400)  # two workloads at a time
     assert rows(run(**changes)).equals(whole)
 
 

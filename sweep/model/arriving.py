@@ -10,50 +10,17 @@ given times, or from clients that send the next one some time after the last ans
 token budgets, which are the business of `server`.
 """
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
 from sweep.model.compiled import kernel
 from sweep.model.steptime import AFFINE, CONSTANT, ROOFLINE, Constant, StepTime, packed
+from sweep.model.times import Requests, Times, in_units
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
 
 NEVER = 2**62  # a step that is not reached
-_ALMOST = 1 - 1e-12  # what a quotient of two rounded times may be short of or beyond a whole number
-
-
-class Requests(NamedTuple):
-    """What arrives, (workloads, requests) each; `arrival_s` rises along a row.
-
-    With `clients` above 0 there are that many, who all send a request at 0; request i is the i-th that is sent, and its
-    client sends the next one `think_s[i]` after its end. `arrival_s` is then not looked at.
-    """
-
-    arrival_s: F64
-    output: I64
-    prompt: I64
-    rank: F64
-    clients: int = 0
-    think_s: F64 = np.zeros((1, 1))
-
-
-class Times(NamedTuple):
-    """What became of each request, (workloads, requests), on a clock that counts `unit_s` seconds: whole steps where
-    all take the same time, so that a difference times the unit has one rounding; else single seconds.
-
-    start : when it got its slot, before its prompt. first : its first token; nan without output. finish : its last
-    token; where there is no output, its start.
-    """
-
-    arrival: F64
-    start: F64
-    first: F64
-    finish: F64
-    steps: I64  # (workloads,), that gave a token; those that compute a prompt and idle time are not among them
-    unit_s: float
 
 
 def continuous_times(step_time: StepTime, requests: Requests, slots: int, *, charged: bool = True) -> Times:
@@ -86,7 +53,7 @@ def static_times(
     answer is complete, and leaves, with their last token.
     """
     code, think, times = _prepared(step_time, requests)
-    wait = float(_in_units(np.array(max_wait_s), step_time))
+    wait = float(in_units(np.array(max_wait_s), step_time))
     _static(code, requests.clients, think, *_tokens_and_rank(requests), slots, charged, wait, padded, *times[:5])
     return times
 
@@ -94,7 +61,7 @@ def static_times(
 def _prepared(step_time: StepTime, requests: Requests) -> tuple[F64, F64, Times]:
     """The step time and the thinking on the clock of the kernel, and room for the times."""
     code = packed(Constant(1.0) if isinstance(step_time, Constant) else step_time).copy()
-    arrival, think = _in_units(requests.arrival_s, step_time), _in_units(requests.think_s, step_time)
+    arrival, think = in_units(requests.arrival_s, step_time), in_units(requests.think_s, step_time)
     shape = requests.output.shape
     room = Times(
         np.broadcast_to(arrival, shape).copy(),
@@ -111,13 +78,6 @@ def _tokens_and_rank(requests: Requests) -> tuple[I64, I64, F64]:
     """Outputs, prompts and ranks as arrays of one kind, so that the kernels are compiled once."""
     output, prompt = (np.require(array, np.int64, ["C", "W"]) for array in (requests.output, requests.prompt))
     return output, prompt, np.require(requests.rank, np.float64, ["C", "W"])
-
-
-def _in_units(seconds: F64, step_time: StepTime) -> F64:
-    """Whole steps that are not earlier, where the clock counts steps; an arrival between two steps meets the second."""
-    if not isinstance(step_time, Constant):
-        return np.asarray(seconds, np.float64)
-    return np.asarray(np.ceil(seconds / step_time.step_s * _ALMOST), np.float64)
 
 
 # ---- the step kernel: needs CONSTANT, AFFINE and ROOFLINE of `steptime`, which says how the array is laid out

@@ -1,7 +1,7 @@
 """What a study with a clock comes to for a cell: its step time, rules of admission, and the rate that its load means.
 
 A study has a clock when requests arrive over time, are admitted in another order than their own, or take steps of times
-of their own. Left out: the simulation itself, which is in `latencies`, and servers with memory, which have no such
+of their own. Left out: the simulation itself, which is in `rows.arriving`, and servers with memory, which have no such
 clock yet.
 """
 

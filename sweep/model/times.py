@@ -1,0 +1,54 @@
+"""Requests that arrive over time, and what became of each: the values that kernels with a clock take and give."""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sweep.model.steptime import Constant, StepTime
+
+I64 = NDArray[np.int64]
+F64 = NDArray[np.float64]
+
+_ALMOST = 1 - 1e-12  # what a quotient of two rounded times may be short of or beyond a whole number
+
+
+class Requests(NamedTuple):
+    """What arrives, (workloads, requests) each; `arrival_s` rises along a row.
+
+    With `clients` above 0 there are that many, who all send a request at 0; request i is the i-th that is sent, and its
+    client sends the next one `think_s[i]` after its end. `arrival_s` is then not looked at.
+    """
+
+    arrival_s: F64
+    output: I64
+    prompt: I64
+    rank: F64
+    clients: int = 0
+    think_s: F64 = np.zeros((1, 1))
+
+
+class Times(NamedTuple):
+    """What became of each request, (workloads, requests), on a clock that counts `unit_s` seconds: whole steps where
+    all take the same time, so that a difference times the unit has one rounding; else single seconds.
+
+    start : when it got its slot, before its prompt. first : its first token; nan without output. finish : its last
+    token; where there is no output, its start.
+    """
+
+    arrival: F64
+    start: F64
+    first: F64
+    finish: F64
+    steps: I64  # (workloads,), that gave a token; those that compute a prompt and idle time are not among them
+    unit_s: float
+
+
+def in_units(seconds: F64, step_time: StepTime) -> F64:
+    """Times on the clock of `Times`: where it counts steps, the first whole one that is not earlier.
+
+    So an arrival between two steps meets the second.
+    """
+    if not isinstance(step_time, Constant):
+        return np.asarray(seconds, np.float64)
+    return np.asarray(np.ceil(seconds / step_time.step_s * _ALMOST), np.float64)
