@@ -89,7 +89,7 @@ def _cell(cell: Cell, point: Point, entries: int) -> dict[str, Any]:
         "step_ms": cell.step_ms,
         "error": cell.error,
         "drawn": cell.drawn,
-        **_clock(cell),
+        **_clock(cell, point),
         **_theory(cell, point, integer_lengths(point.workload.output), entries),
     }
 
@@ -102,14 +102,16 @@ def _horizon(point: Point) -> dict[str, Any]:
     return {"horizon": demand.arrivals.horizon, "warm_up": demand.arrivals.warm_up}
 
 
-def _clock(cell: Cell) -> dict[str, float | None]:
-    """The rate asked for and the loads it means; nothing in a study without a clock."""
-    if cell.timing is None:
+def _clock(cell: Cell, point: Point) -> dict[str, float | None]:
+    """The rate and the cv of gaps asked for and the loads they mean; nothing in a study without a clock."""
+    demand = point.workload.demand
+    if cell.timing is None or demand is None:
         return {}
     timing = cell.timing
     rate, capacity = timing.rate_per_s, timing.capacity_per_s
     return {
         "requested_rate_per_s": rate if timing.has_seconds else None,
+        "requested_gap_cv": demand.arrivals.gap_cv(),
         "capacity_per_s": capacity if timing.has_seconds and math.isfinite(capacity) else None,
         "offered_load": timing.load,
         "static_load": timing.static_load,

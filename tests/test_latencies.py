@@ -100,12 +100,13 @@ def test_below_saturation_makespans_meet_and_latencies_part() -> None:
     assert frame["e2e_ratio"].mean() > 1.5
 
 
-def test_the_observed_rate_stands_beside_the_requested_one() -> None:
+def test_the_observed_rate_and_cv_stand_beside_the_requested_ones() -> None:
     arrivals = {"process": "gamma", "rate_per_s": 3.0, "cv": 2.0}
     results = run(arrivals=arrivals, requests=3000, measure=["arrival_rate_per_s", "arrival_gap_cv"])
     assert results.cells["arrival_rate_per_s_mean"][0] == pytest.approx(3, rel=0.05)
     assert results.cells["arrival_gap_cv_mean"][0] == pytest.approx(2, rel=0.1)
     assert results.cells["requested_rate_per_s"][0] == 3.0
+    assert results.cells["requested_gap_cv"][0] == 2.0
     assert results.cells["static_load"][0] > results.cells["offered_load"][0] > 0
 
 

@@ -74,7 +74,13 @@ THEORY = (
     "most_continuous_steps",
     "limit_multiple",
 )
-OF_CLOCK = ("requested_rate_per_s", "capacity_per_s", "offered_load", "static_load")  # of studies with arrivals
+OF_CLOCK = (  # of studies with arrivals
+    "requested_rate_per_s",
+    "requested_gap_cv",
+    "capacity_per_s",
+    "offered_load",
+    "static_load",
+)
 RATES = ("static_tokens_per_s", "continuous_tokens_per_s", "static_requests_per_s", "continuous_requests_per_s")
 
 

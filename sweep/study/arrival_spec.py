@@ -126,6 +126,10 @@ class ArrivalSpec(Strict):
         """What stands for the times of a file, which may change while its name does not; None without a file."""
         return None if self.path is None else hashlib.sha256(repr(self.given_s()).encode()).hexdigest()
 
+    def gap_cv(self) -> float | None:
+        """The cv of the gaps that is asked for; None where the process is not one of independent gaps."""
+        return 1.0 if self.process == "poisson" else self.cv
+
     def pattern(self) -> Pattern:
         """The process as `model.arrivals` draws it; that of clients is made by the server."""
         match self.process:

@@ -21,7 +21,7 @@ DEEPEST_PATH = 12
 _RESERVED = {"cell", "point", "replicate", "replicates", "error", "slots", *METRICS}
 _RESERVED |= {"multiple_of_totals", "exact_static_steps", "limit_multiple", "intervals_need"}
 _RESERVED |= {"least_continuous_steps", "most_continuous_steps"}
-_RESERVED |= {"requested_rate_per_s", "capacity_per_s", "offered_load", "static_load"}
+_RESERVED |= {"requested_rate_per_s", "requested_gap_cv", "capacity_per_s", "offered_load", "static_load"}
 _SUMMARISED = (*(f"{metric}_" for metric in (*METRICS, "realised_output", "exact_static_steps")),)
 
 
