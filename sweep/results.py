@@ -25,31 +25,9 @@ import polars as pl
 from filelock import FileLock, Timeout
 
 from sweep.errors import FolderError
+from sweep.metrics import ALWAYS, COUNTS
 from sweep.record import NAME, DamagedManifestError, manifest_bytes, read_manifest, refuse_another_study
 
-COUNTS = (
-    "output_tokens",
-    "static_steps",
-    "continuous_steps",
-    "longest_output_tokens",
-    "prompt_tokens",
-    "scheduled_tokens",
-    "preemptions",
-    "recomputed_tokens",
-    "prefix_hit_tokens",
-    "resumed_hit_tokens",
-    "refused_requests",
-    "max_blocks",
-    "peak_batch",
-)
-METRICS = (
-    "output_tokens",
-    "static_steps",
-    "continuous_steps",
-    "multiple",
-    "static_utilisation",
-    "continuous_utilisation",
-)
 ENTER_EVERY_S = 0.5  # at least, between two writings of the manifest while shards come in
 FOLDERS = {"rows": "replicates", "summary": "summaries"}  # where the shards are, by what is kept
 _SHARD = re.compile(r"p([0-9]{5,10})-([0-9]{12})-([0-9]{12})-([0-9a-f]{16})\.parquet")
@@ -65,7 +43,7 @@ class Span(NamedTuple):
 
 def metrics(measure: Sequence[str]) -> tuple[str, ...]:
     """Names of the metric columns of a folder, in order: the six of every study, then what its `measure` asks for."""
-    return (*METRICS, *(name for name in measure if name not in METRICS))
+    return (*ALWAYS, *(name for name in measure if name not in ALWAYS))
 
 
 def schema(measure: Sequence[str]) -> dict[str, pl.DataType]:

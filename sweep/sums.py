@@ -17,7 +17,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from sweep.results import COUNTS, Store, metrics
+from sweep.metrics import COUNTS
+from sweep.results import Store, metrics
 
 Values: TypeAlias = npt.NDArray[Any]
 _End: TypeAlias = tuple[float, int]  # an extreme value, and the replicate that has it

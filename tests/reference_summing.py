@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from sweep.results import COUNTS, metrics
+from sweep.metrics import COUNTS
+from sweep.results import metrics
 from sweep.sums import HALF, places_of
 
 

@@ -9,7 +9,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "sweep"
 LAYERS = [  # a module, or a folder of them, imports only from its own line or one above
-    ["errors", "units", "tables", "pipes"],
+    ["errors", "units", "tables", "pipes", "metrics"],
     ["model"],
     ["study"],
     ["grid"],

@@ -15,12 +15,12 @@ import pytest
 from sweep.commands import listing
 from sweep.commands.memory_text import Asked, answer, as_json, text
 from sweep.errors import InputError, SweepError
+from sweep.metrics import METRICS
 from sweep.model.distributions import Distribution
 from sweep.model.gpus import built_in_gpus
 from sweep.model.memory import fit
 from sweep.model.models import built_in_models, read_model, weight_bytes
 from sweep.study import parse_study, settings
-from sweep.study.schema import METRICS
 
 GIB, KIB = 2**30, 2**10
 ROOT = Path(__file__).parents[1]

@@ -19,10 +19,11 @@ from small import PROGRAM, STUDY, bytes_of, study
 import sweep
 from sweep.errors import FolderError, InputError
 from sweep.grid import points
+from sweep.metrics import ALWAYS
 from sweep.model.lengths import look_up_of
 from sweep.model.lockstep import draw_lengths
 from sweep.record import manifest_bytes
-from sweep.results import METRICS, Span, Store
+from sweep.results import Span, Store
 from sweep.runner import BLOCK, MOST_ROWS, chunk_replicates, chunks
 from sweep.study import parse_study
 
@@ -98,7 +99,7 @@ def test_columns_are_counts_and_floats_in_one_schema_with_what_measure_asks_for(
     measure = ["multiple_s", "longest_output_tokens"]
     results = sweep.run(study(measure=measure, replicates=200), tmp_path)
     schema = results.replicates.collect_schema()
-    assert list(schema) == ["cell", "replicate", *METRICS, *measure]
+    assert list(schema) == ["cell", "replicate", *ALWAYS, *measure]
     counts = {"cell", "replicate", "output_tokens", "static_steps", "continuous_steps", "longest_output_tokens"}
     assert all(kind == (pl.Int64 if name in counts else pl.Float64) for name, kind in schema.items())
     assert {tuple(pl.read_parquet_schema(path).items()) for path in tmp_path.glob("replicates/*")} == {

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from reference_summing import summary_row
 
+from sweep.metrics import ALWAYS
 from sweep.model import tally
 from sweep.model.tally import measured
-from sweep.results import METRICS
 from sweep.rows.summing import summary_parquet
 from sweep.sums import summary_schema
 
@@ -41,7 +41,7 @@ def same_bits(one, other):
 def drawn(generator, n, largest, multiples):
     n *= len(CELLS)
     columns = {name: generator.integers(0, largest, n, endpoint=True) for name in COUNTED}
-    for name in (*METRICS, *MEASURE):
+    for name in (*ALWAYS, *MEASURE):
         if name not in COUNTED:
             columns[name] = multiples(generator, n)
     return columns

@@ -15,8 +15,8 @@ from test_reliability import Counting
 
 import sweep
 from sweep.errors import FolderError
+from sweep.metrics import ALWAYS
 from sweep.report.intervals import mean_interval, percentile_interval
-from sweep.results import METRICS
 from sweep.study import parse_study
 from sweep.sums import LINES, bounds_of, places_of, tallies
 
@@ -65,7 +65,7 @@ def both(tmp_path_factory):
 def test_means_and_intervals_are_those_of_the_rows(both):
     rows, sums = (results.cells for results in both)
     assert rows.schema == sums.schema
-    for metric in (*METRICS, "multiple_s", "longest_output_tokens"):
+    for metric in (*ALWAYS, "multiple_s", "longest_output_tokens"):
         for name in ("mean", "sd", "se", "ci_low", "ci_high"):
             column = f"{metric}_{name}"
             assert sums[column].to_list() == pytest.approx(rows[column].to_list(), rel=1e-12)
@@ -111,14 +111,14 @@ def test_what_sums_cannot_tell_is_undecided_and_says_why(both):
 def test_sums_are_exact_and_extremes_name_their_replicates(both):
     rows, sums = (results._store for results in both)
     for point in (0, 1):
-        frame = rows.point_rows(point, METRICS)
+        frame = rows.point_rows(point, ALWAYS)
         for cell, tally in tallies(sums, point).items():
             mine = frame.filter(pl.col("cell") == cell)
             for count in ("output_tokens", "static_steps", "continuous_steps"):
                 values = mine[count].to_list()
                 assert tally.sums[count].total == sum(values)
                 assert tally.sums[count].total_squares == sum(value * value for value in values)
-            for metric in METRICS:
+            for metric in ALWAYS:
                 known = tally.sums[metric]
                 assert (known.low, known.high) == (mine[metric].min(), mine[metric].max())
                 assert mine.filter(pl.col("replicate") == known.low_replicate)[metric].item() == known.low

@@ -7,6 +7,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from sweep.errors import InputError
+from sweep.metrics import ALWAYS, METRICS
 from sweep.model.distributions import Distribution
 from sweep.model.gpus import built_in_gpus
 from sweep.model.memory import bytes_per_token, bytes_per_token_windows_full
@@ -14,7 +15,6 @@ from sweep.model.models import built_in_models
 from sweep.model.profiles import Facts, built_in_profiles
 from sweep.report.words import metric_name
 from sweep.study.faults import closest, shown
-from sweep.study.schema import ALWAYS, METRICS
 from sweep.tables import aligned
 
 WIDTH = 110

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from sweep.grid import Cell, Chunk, Point
+from sweep.metrics import OF_SLO_RATE, TIMED
 from sweep.model.arrivals import arrival_s, observed, think_times
 from sweep.model.arriving import continuous_times, static_times
 from sweep.model.steptime import Constant
@@ -20,7 +21,6 @@ from sweep.model.uniforms import CLASSES, PREDICTIONS, uniforms
 from sweep.rows.draws import outputs, workloads
 from sweep.rows.latencies import Window, latency_columns, lived, mean_of, meets, ratio, span_s, utilisation
 from sweep.study.arrival_spec import SloSpec
-from sweep.study.timed_metrics import OF_SLO_RATE, TIMED
 from sweep.study.timing import Timing
 
 F64 = NDArray[np.float64]

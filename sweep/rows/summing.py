@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from sweep.metrics import COUNTS
 from sweep.model.tally import counted, histogram, measured, product
-from sweep.results import COUNTS, metrics, shard_bytes
+from sweep.results import metrics, shard_bytes
 from sweep.sums import HALF, LINES, Values, places_of, summary_schema
 
 _WIDEST = 2**20  # places that are counted in an array; beyond it they are sorted

@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from sweep.metrics import EXTRA
 from sweep.study.axes import SECTIONS, Axis, paths_named, read_axes
 from sweep.study.changes import Change, changed_text, make, parse_change, parse_text, plain_text, read_text
 from sweep.study.columns import claimed, column_faults, columns, metric_faults
@@ -30,7 +31,6 @@ from sweep.study.faults import (
 from sweep.study.ranges import MOST_CELLS
 from sweep.study.resolve import is_under, resolve
 from sweep.study.schema import (
-    EXTRA,
     Chart,
     Claim,
     Precision,

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from sweep.errors import InputError
+from sweep.metrics import METRICS
 from sweep.study.faults import Fault, Path, model_faults, number_faults, shown
 from sweep.study.ranges import MOST_CELLS, AxisTable, values_of
-from sweep.study.schema import METRICS, ServerSpec, WorkloadSpec
+from sweep.study.schema import ServerSpec, WorkloadSpec
 from sweep.study.strict import Strict
 
 SECTIONS: dict[str, type[Strict]] = {"workload": WorkloadSpec, "server": ServerSpec}

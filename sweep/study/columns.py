@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
+from sweep.metrics import IN_SECONDS, METRICS, OF_SLO, OF_SLO_RATE, ON_SERVER, TIMED, WITHOUT_SECONDS
 from sweep.study.axes import Axis, canonical, entries
 from sweep.study.faults import Fault, Path, choice, shown, unknown
-from sweep.study.schema import IN_SECONDS, METRICS, ON_SERVER, Claim, Setting, has_clock, is_served_study, slots_of
-from sweep.study.timed_metrics import OF_SLO, OF_SLO_RATE, TIMED, WITHOUT_SECONDS
+from sweep.study.schema import Claim, Setting, has_clock, is_served_study, slots_of
 
 VALUES_LISTED = 10
 

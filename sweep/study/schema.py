@@ -5,11 +5,12 @@ Axes are in `axes`; what ties the tables of a file together (a claim and the col
 
 import re
 from collections.abc import Iterable
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, PlainValidator, PrivateAttr, Tag, model_validator
 from pydantic_core import PydanticCustomError
 
+from sweep.metrics import Measured
 from sweep.model.distributions import Distribution, Lab
 from sweep.model.lengths import integer_lengths
 from sweep.study.arrival_spec import ArrivalSpec, SloSpec
@@ -17,39 +18,7 @@ from sweep.study.server_cache import KvSpec, PrefixSpec
 from sweep.study.server_memory import MemorySpec
 from sweep.study.step_spec import StepSpec
 from sweep.study.strict import LARGEST_INTEGER, Strict
-from sweep.study.timed_metrics import TIMED, Timed
 from sweep.study.traced import TraceOrPath, outputs_of
-
-ALWAYS = (
-    "output_tokens",
-    "static_steps",
-    "continuous_steps",
-    "multiple",
-    "static_utilisation",
-    "continuous_utilisation",
-)
-IN_SECONDS = ("static_s", "continuous_s", "multiple_s")  # need a step time
-OnServer = Literal[  # need a study on the server model: prompts, [server.kv] or a delay
-    "prompt_tokens",
-    "scheduled_tokens",
-    "preemptions",
-    "recomputed_tokens",
-    "prefix_hit_tokens",
-    "resumed_hit_tokens",
-    "refused_requests",
-    "max_blocks",
-    "mean_blocks",
-    "peak_batch",
-    "mean_batch",
-    "tokens_per_step",
-    "used_share",
-    "reserved_share",
-    "lost_share",
-    "free_share",
-]
-ON_SERVER: tuple[str, ...] = get_args(OnServer)
-EXTRA = ("longest_output_tokens", *IN_SECONDS, *ON_SERVER, *TIMED)
-METRICS = (*ALWAYS, *EXTRA)
 
 MOST_REQUESTS = 100_000_000
 MOST_SLOTS = 1_000_000
@@ -323,10 +292,7 @@ class StudyFile(Strict):
     """Workloads of each cell; 1,000 when neither this nor `precision` is given."""
     precision: Precision | None = None
     """How sure to be, instead of a number of replicates."""
-    measure: Annotated[
-        tuple[Literal["longest_output_tokens", "static_s", "continuous_s", "multiple_s"] | OnServer | Timed, ...],
-        Field(strict=False),
-    ] = ()
+    measure: Annotated[tuple[Measured, ...], Field(strict=False)] = ()
     """Metrics to keep beside those of every study."""
     workload: dict[str, Any] = Field({})
     """What arrives."""

@@ -1,12 +1,40 @@
-"""Names of the metrics of a study with a clock: arrivals, an order of admission or a step time that varies.
+"""Names of all metrics, by what a study must have to give them, and which are counts: said here and nowhere else.
 
 The unit is in the name. "ttft" is the time to the first token and "tpot" that per token after the first, "e2e" is from
-arrival to last token; percentiles are over the requests of one workload. What they are exactly is in `latencies`.
+arrival to last token; percentiles are over the requests of one workload. How each is found is in `rows`, and how it is
+called in print in `report.words`.
 """
 
 from typing import Literal, get_args
 
-Timed = Literal[
+_COUNTS_ALWAYS = ("output_tokens", "static_steps", "continuous_steps")
+ALWAYS = (*_COUNTS_ALWAYS, "multiple", "static_utilisation", "continuous_utilisation")
+
+LongestOutput = Literal["longest_output_tokens"]
+InSeconds = Literal["static_s", "continuous_s", "multiple_s"]  # need a step time
+ServerCount = Literal[
+    "prompt_tokens",
+    "scheduled_tokens",
+    "preemptions",
+    "recomputed_tokens",
+    "prefix_hit_tokens",
+    "resumed_hit_tokens",
+    "refused_requests",
+    "max_blocks",
+]
+PeakBatch = Literal["peak_batch"]
+OnServer = Literal[  # need a study on the server model: prompts, [server.kv] or a delay
+    ServerCount,
+    "mean_blocks",
+    PeakBatch,
+    "mean_batch",
+    "tokens_per_step",
+    "used_share",
+    "reserved_share",
+    "lost_share",
+    "free_share",
+]
+Timed = Literal[  # need a clock: arrivals, an order of admission or a step time that varies
     "static_wait_mean_s", "static_wait_p50_s", "static_wait_p90_s", "static_wait_p95_s", "static_wait_p99_s",
     "static_ttft_mean_s", "static_ttft_p50_s", "static_ttft_p90_s", "static_ttft_p95_s", "static_ttft_p99_s",
     "static_tpot_mean_s", "static_tpot_p50_s", "static_tpot_p90_s", "static_tpot_p95_s", "static_tpot_p99_s",
@@ -24,8 +52,16 @@ Timed = Literal[
     "wait_ratio", "ttft_ratio", "e2e_ratio",
     "arrival_rate_per_s", "arrival_gap_cv",
 ]  # fmt: skip
+Measured = Literal[LongestOutput, InSeconds, OnServer, Timed]  # what `measure` may ask for, in this order
+Count = Literal[LongestOutput, ServerCount, PeakBatch]
+
+IN_SECONDS: tuple[str, ...] = get_args(InSeconds)
+ON_SERVER: tuple[str, ...] = get_args(OnServer)
 TIMED: tuple[str, ...] = get_args(Timed)
 OF_SLO = tuple(name for name in TIMED if "_slo_" in name or "goodput" in name)
 OF_SLO_RATE = tuple(name for name in TIMED if name.endswith("slo_rate_per_s"))
 WITHOUT_SECONDS = ("static_waited_share", "continuous_waited_share", "wait_ratio", "ttft_ratio", "e2e_ratio",
                    "arrival_gap_cv")  # fmt: skip
+EXTRA: tuple[str, ...] = get_args(Measured)
+COUNTS: tuple[str, ...] = (*_COUNTS_ALWAYS, *get_args(Count))
+METRICS = (*ALWAYS, *EXTRA)
