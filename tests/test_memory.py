@@ -15,6 +15,7 @@ from sweep.errors import InputError, ModelError, SweepError
 from sweep.model.gpus import budget, built_in_gpus, read_gpu
 from sweep.model.layers import LayerGroup
 from sweep.model.memory import (
+    Holding,
     bytes_per_token,
     bytes_per_token_windows_full,
     clashes,
@@ -698,10 +699,10 @@ def test_requests_that_fit_do_fit_and_one_more_does_not(
     model: Model, budget_bytes: int, context: int, gpus: int, trim: bool, data: st.DataObject
 ) -> None:
     prefix = data.draw(st.integers(0, context - 1))
-    held = ("fp16", gpus, prefix, trim)
-    most = fit(model, budget_bytes, context, *held)
-    assert most == 0 or held_bytes(model, most, context, *held) <= budget_bytes
-    assert held_bytes(model, most + 1, context, *held) > budget_bytes
+    held = Holding("fp16", gpus, prefix, trim)
+    most = fit(model, budget_bytes, context, held)
+    assert most == 0 or held_bytes(model, most, context, held) <= budget_bytes
+    assert held_bytes(model, most + 1, context, held) > budget_bytes
 
 
 @settings(deadline=None, derandomize=True, max_examples=100)
@@ -709,16 +710,17 @@ def test_requests_that_fit_do_fit_and_one_more_does_not(
 def test_requests_that_share_nothing_hold_the_sum_of_each(
     model: Model, context: int, requests: int, gpus: int, trim: bool
 ) -> None:
-    total = held_bytes(model, requests, context, "fp16", gpus, 0, trim)
+    total = held_bytes(model, requests, context, Holding(gpus=gpus, trim_windows=trim))
     assert total == requests * kv_bytes(model, context, "fp16", gpus, trim)
 
 
 def test_a_shared_prefix_is_held_once() -> None:
     model = read_model("Llama-2-7b-hf")
-    assert held_bytes(model, 10, 3000, shared_prefix=1000) == (1000 + 10 * 2000) * 512 * KIB
-    assert fit(model, 64 * GIB, 3000, shared_prefix=1000) == (131_072 - 1000) // 2000
+    held = Holding(shared_prefix=1000)
+    assert held_bytes(model, 10, 3000, held) == (1000 + 10 * 2000) * 512 * KIB
+    assert fit(model, 64 * GIB, 3000, held) == (131_072 - 1000) // 2000
     with pytest.raises(InputError, match="shared prefix: must be from 0 to less than the context 1000, got 1000"):
-        fit(model, 64 * GIB, 1000, shared_prefix=1000)
+        fit(model, 64 * GIB, 1000, held)
 
 
 def test_kv_heads_are_split_over_gpus_and_copied_once_there_are_more_gpus_than_heads() -> None:
@@ -783,9 +785,8 @@ def test_a_budget_that_cannot_be_is_refused(wrong: dict[str, Any]) -> None:
 
 def test_the_answer_agrees_with_its_parts_and_is_json() -> None:
     model, gpu = read_model("Llama-3.1-8B-Instruct"), read_gpu("A100-SXM-80GB")
-    answer = json.loads(
-        json.dumps(memory_answer(model, gpu, kv_dtype="fp8", contexts=[2048, 8192], shared_prefix=1024))
-    )
+    held = Holding("fp8", shared_prefix=1024)
+    answer = json.loads(json.dumps(memory_answer(model, gpu, held, contexts=[2048, 8192])))
     left = 72 * GIB - 2 * 8_030_261_248
     assert answer["bytes_per_token"] == answer["bytes_per_token_windows_full"] == 64 * KIB
     assert (answer["parameters"], answer["weight_bytes"]) == (8_030_261_248, 2 * 8_030_261_248)
@@ -817,7 +818,7 @@ def test_packed_weights_are_unknown_until_their_type_is_given() -> None:
     assert weight_bytes(model) is None
     assert weight_bytes(model, "fp8") == 671_026_419_200
     assert weight_bytes(model, "int4") == 335_513_209_600
-    assert "packed (fp8)" in memory_answer(model, read_gpu("H200"), gpus=8)["assumed"][-1]
+    assert "packed (fp8)" in memory_answer(model, read_gpu("H200"), Holding(gpus=8))["assumed"][-1]
 
 
 def test_weights_that_do_not_fit_leave_room_for_no_request() -> None:

@@ -10,7 +10,7 @@ import pytest
 from sweep.errors import StudyError
 from sweep.grid import points
 from sweep.model.gpus import read_gpu
-from sweep.model.memory import fit
+from sweep.model.memory import Holding, fit
 from sweep.model.models import built_in_models, read_model, weight_bytes
 from sweep.study import parse_study, read_study, settings, study_hash_parts
 
@@ -56,7 +56,12 @@ def test_model_gpu_number_type_and_context_are_axes():
     found = slots({}, grid)
     assert len(found) == 32
     expected = [
-        fit(read_model(model), int(gpus * size * 0.9) - weight_bytes(read_model(model)), context, kv_dtype, gpus)
+        fit(
+            read_model(model),
+            int(gpus * size * 0.9) - weight_bytes(read_model(model)),
+            context,
+            Holding(kv_dtype, gpus),
+        )
         for model in grid["server.memory.model"]
         for size in (read_gpu(gpu).memory_bytes for gpu in grid["server.memory.gpu"])
         for gpus in grid["server.memory.gpus"]

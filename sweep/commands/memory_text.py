@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from sweep.errors import InputError
 from sweep.model.gpus import UTILISATION, read_gpu
-from sweep.model.memory import CONTEXTS, clashes, memory_answer
+from sweep.model.memory import CONTEXTS, Holding, clashes, memory_answer
 from sweep.model.models import Model, model_by_hand, read_model
 from sweep.tables import aligned
 from sweep.units import format_bytes, parse_bytes
@@ -47,16 +47,13 @@ def answer(asked: Asked) -> dict[str, Any]:
     return memory_answer(
         _model(asked, sizes),
         read_gpu(asked.gpu) if asked.gpu is not None else None,
-        gpus=1 if asked.gpus is None else asked.gpus,
-        kv_dtype=asked.kv_dtype or "fp16",
+        _holding(asked),
         contexts=asked.context or [tokens for tokens in CONTEXTS if tokens > asked.shared_prefix] or CONTEXTS,
         utilisation=UTILISATION if asked.utilisation is None else asked.utilisation,
         overhead_bytes=sizes.get("overhead", 0),
         budget_bytes=sizes.get("budget"),
         weights=sizes.get("weights"),
         weight_dtype=asked.weight_dtype,
-        shared_prefix=asked.shared_prefix,
-        trim_windows=not asked.no_trim_windows,
     )
 
 
@@ -100,6 +97,11 @@ def _sizes(asked: Asked) -> dict[str, int]:
 
 def _model(asked: Asked, sizes: Mapping[str, int]) -> Model:
     return model_by_hand(sizes["kv_per_token"]) if asked.model is None else read_model(asked.model)
+
+
+def _holding(asked: Asked) -> Holding:
+    kv_dtype, gpus = asked.kv_dtype or "fp16", 1 if asked.gpus is None else asked.gpus
+    return Holding(kv_dtype, gpus, asked.shared_prefix, trim_windows=not asked.no_trim_windows)
 
 
 def _head(answer: Mapping[str, Any]) -> str:

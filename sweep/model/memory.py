@@ -5,7 +5,7 @@ layers are not counted.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from sweep.errors import InputError
 from sweep.model.gpus import UTILISATION, Budget, Gpu, budget, check_gpus
@@ -16,6 +16,18 @@ from sweep.units import format_bytes
 KV_DTYPES = {"fp16": 2, "bf16": 2, "fp8": 1}  # bytes of a number
 CONTEXTS = tuple(512 * 2**power for power in range(9))
 MOST_TOKENS = 2**40
+
+
+class Holding(NamedTuple):
+    """How a server holds the tokens of its requests: as what numbers, on how many GPUs, and which of them."""
+
+    kv_dtype: str = "fp16"
+    gpus: int = 1
+    shared_prefix: int = 0  # tokens at the start of every request, held once for all
+    trim_windows: bool = True  # whether a layer with a window drops what has left it
+
+
+APART = Holding()  # each request by itself, on one GPU
 
 
 def kv_bytes(model: Model, tokens: int, kv_dtype: str = "fp16", gpus: int = 1, trim_windows: bool = True) -> int:
@@ -45,41 +57,27 @@ def bytes_per_token_windows_full(model: Model, kv_dtype: str = "fp16", gpus: int
     return kv_bytes(full, 1, kv_dtype, gpus)
 
 
-def held_bytes(
-    model: Model,
-    requests: int,
-    context_tokens: int,
-    kv_dtype: str = "fp16",
-    gpus: int = 1,
-    shared_prefix: int = 0,
-    trim_windows: bool = True,
-) -> int:
-    """Bytes of `requests` requests of `context_tokens` tokens each, whose first `shared_prefix` are held once for all.
+def held_bytes(model: Model, requests: int, context_tokens: int, held: Holding = APART) -> int:
+    """Bytes of `requests` requests of `context_tokens` tokens each, on all GPUs together.
 
     A layer with a window keeps the end of the prefix too, for the requests still to come.
     """
     if context_tokens < 1:
         raise InputError(f"context: must be 1 token or more, got {context_tokens}")
-    if not 0 <= shared_prefix < context_tokens:
-        raise InputError(
-            f"shared prefix: must be from 0 to less than the context {context_tokens}, got {shared_prefix}"
-        )
-    rest = kv_bytes(model, context_tokens - shared_prefix, kv_dtype, gpus, trim_windows)
-    return kv_bytes(model, shared_prefix, kv_dtype, gpus, trim_windows) + requests * rest
+    prefix = held.shared_prefix
+    if not 0 <= prefix < context_tokens:
+        raise InputError(f"shared prefix: must be from 0 to less than the context {context_tokens}, got {prefix}")
+    once, each = (
+        kv_bytes(model, tokens, held.kv_dtype, held.gpus, held.trim_windows)
+        for tokens in (prefix, context_tokens - prefix)
+    )
+    return once + requests * each
 
 
-def fit(
-    model: Model,
-    budget_bytes: int,
-    context_tokens: int,
-    kv_dtype: str = "fp16",
-    gpus: int = 1,
-    shared_prefix: int = 0,
-    trim_windows: bool = True,
-) -> int:
+def fit(model: Model, budget_bytes: int, context_tokens: int, held: Holding = APART) -> int:
     """The most requests whose `held_bytes` do not exceed the budget."""
-    prefix = held_bytes(model, 0, context_tokens, kv_dtype, gpus, shared_prefix, trim_windows)
-    one = held_bytes(model, 1, context_tokens, kv_dtype, gpus, shared_prefix, trim_windows) - prefix
+    prefix = held_bytes(model, 0, context_tokens, held)
+    one = held_bytes(model, 1, context_tokens, held) - prefix
     return max(0, (budget_bytes - prefix) // one)
 
 
@@ -132,17 +130,14 @@ def clashes(given: Collection[str], *, budget_needed: bool, called: Callable[[st
 def memory_answer(
     model: Model,
     gpu: Gpu | None = None,
+    held: Holding = APART,
     *,
-    gpus: int = 1,
-    kv_dtype: str = "fp16",
     contexts: Sequence[int] = CONTEXTS,
     utilisation: float = UTILISATION,
     overhead_bytes: int = 0,
     budget_bytes: int | None = None,
     weights: int | None = None,
     weight_dtype: str | None = None,
-    shared_prefix: int = 0,
-    trim_windows: bool = True,
 ) -> dict[str, Any]:
     """All that `sweep memory --json` prints; `requests_that_fit` is None without a budget or where weights are unknown.
 
@@ -154,26 +149,22 @@ def memory_answer(
     known = weight_bytes(model, weight_dtype) if weights is None else weights
     terms = None
     if gpu is not None and budget_bytes is None and known is not None:
-        terms = budget(gpu, gpus, known, utilisation, overhead_bytes)
+        terms = budget(gpu, held.gpus, known, utilisation, overhead_bytes)
     left = terms.kv_bytes if terms else budget_bytes
-    held = (kv_dtype, gpus, shared_prefix, trim_windows)
     about = _about_weights(model, known, weights, weight_dtype)
     return {
         "model": model.name,
-        "bytes_per_token": bytes_per_token(model, kv_dtype),
-        "bytes_per_token_windows_full": bytes_per_token_windows_full(model, kv_dtype),
-        "bytes_per_token_on_all_gpus": bytes_per_token(model, kv_dtype, gpus),
+        "bytes_per_token": bytes_per_token(model, held.kv_dtype),
+        "bytes_per_token_windows_full": bytes_per_token_windows_full(model, held.kv_dtype),
+        "bytes_per_token_on_all_gpus": bytes_per_token(model, held.kv_dtype, held.gpus),
         "parameters": model.parameters,
         "weight_bytes": known,
-        "kv_dtype": kv_dtype,
         "gpu": gpu.name if gpu else None,
-        "gpus": gpus,
-        "shared_prefix": shared_prefix,
-        "trim_windows": trim_windows,
+        **held._asdict(),
         "budget_bytes": left,
         "budget_terms": terms._asdict() if terms else None,
         "layer_groups": [group._asdict() for group in model.groups],
-        "explanation": list(explain(model, kv_dtype, gpus, trim_windows)),
+        "explanation": list(explain(model, held.kv_dtype, held.gpus, held.trim_windows)),
         "budget_explanation": _budget_lines(terms, budget_bytes, gpu),
         "keys_read": list(model.keys_read),
         "assumed": [*model.assumed, *([about] if budget_bytes is None else [])],
@@ -181,16 +172,15 @@ def memory_answer(
     }
 
 
-def _row(model: Model, left: int | None, context: int, held: tuple[str, int, int, bool]) -> dict[str, int | None]:
-    kv_dtype, gpus, shared_prefix, trim_windows = held
+def _row(model: Model, left: int | None, context: int, held: Holding) -> dict[str, int | None]:
+    unshared = held._replace(shared_prefix=0)
     row = {
         "context": context,
-        "bytes_per_request": held_bytes(model, 1, context, kv_dtype, gpus, 0, trim_windows),
-        "requests_that_fit": None if left is None else fit(model, left, context, *held),
+        "bytes_per_request": held_bytes(model, 1, context, unshared),
+        "requests_that_fit": None if left is None else fit(model, left, context, held),
     }
-    if shared_prefix:
-        alone = None if left is None else fit(model, left, context, kv_dtype, gpus, 0, trim_windows)
-        row["requests_that_fit_without_sharing"] = alone
+    if held.shared_prefix:
+        row["requests_that_fit_without_sharing"] = None if left is None else fit(model, left, context, unshared)
     return row
 
 

@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field, PrivateAttr, model_validator
 
 from sweep.errors import ModelError, SweepError
 from sweep.model.gpus import MOST_GPUS, UTILISATION, Budget, budget, read_gpu
-from sweep.model.memory import bytes_per_token, clashes, fit, held_bytes
+from sweep.model.memory import Holding, bytes_per_token, clashes, fit, held_bytes
 from sweep.model.models import Model, is_config_path, model_by_hand, read_model, weight_bytes
 from sweep.study.strict import Bytes, BytesOrNone, Strict
 from sweep.units import format_bytes, parse_bytes
@@ -44,6 +44,7 @@ class _Memory(NamedTuple):
     model: Model
     terms: Budget | None
     budget_bytes: int
+    held: Holding
 
 
 class MemorySpec(Strict):
@@ -85,7 +86,8 @@ class MemorySpec(Strict):
         terms = self._terms(model) if self.gpu else None
         bytes_per_token(model, self.kv_dtype, self.gpus)  # refuses heads that cannot be split
         left = terms.kv_bytes if terms else parse_bytes(self.budget or "")
-        self._memory = _Memory(model, terms, left)
+        held = Holding(self.kv_dtype, self.gpus, self.shared_prefix, self.trim_windows)
+        self._memory = _Memory(model, terms, left, held)
         return self
 
     def _terms(self, model: Model) -> Budget:
@@ -103,8 +105,7 @@ class MemorySpec(Strict):
     def requests(self, context_tokens: int) -> int:
         """Requests of this many tokens that fit; raises InputError where the shared prefix is not shorter."""
         memory = self._memory
-        held = (self.kv_dtype, self.gpus, self.shared_prefix, self.trim_windows)
-        return fit(memory.model, memory.budget_bytes, context_tokens, *held)
+        return fit(memory.model, memory.budget_bytes, context_tokens, memory.held)
 
     def why_none(self, context_tokens: int) -> str:
         """Why not even one request of this many tokens fits."""
@@ -114,7 +115,6 @@ class MemorySpec(Strict):
             also = f" and {format_bytes(terms.overhead_bytes)} overhead" if terms.overhead_bytes else ""
             weights = f"{format_bytes(terms.weight_bytes)} weights{also} of {memory.model.name}"
             return f"{weights} leave nothing of the {format_bytes(terms.usable_bytes)} that are usable"
-        held = (self.kv_dtype, self.gpus, self.shared_prefix, self.trim_windows)
-        needed = held_bytes(memory.model, 1, context_tokens, *held)
+        needed = held_bytes(memory.model, 1, context_tokens, memory.held)
         there = self.budget or format_bytes(memory.budget_bytes)
         return f"a request of {context_tokens:,} tokens needs {format_bytes(needed)}, the budget is {there}"
