@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 from sweep.model.lengths import Distribution
 from sweep.model.trace_pack import Requests
 from sweep.study import Study, columns_of, settings, study_hash_parts
+from sweep.study.runnable import why_not
 from sweep.study.schema import Setting, has_clock, is_served_study, slots_of
 from sweep.study.server_cache import PrefixSpec
-from sweep.study.server_rules import Rules, rules_of, why_not
+from sweep.study.server_rules import Rules, rules_of
 from sweep.study.timing import Demand, Timing, demand_of, timing_of
 from sweep.study.traced import TraceSpec
 
@@ -113,9 +114,10 @@ def _cell(index: int, axes: tuple[tuple[str, Any], ...], setting: Setting, *, se
     """The cell of a setting; `served` if any cell of the study takes the server model, so that all give its columns,
     `timed` if any has a clock.
     """
-    server, error = setting.server, why_not(setting)
+    server, reason = setting.server, why_not(setting, served=served, timed=timed)
+    error = None if reason is None else reason.text
     rules = rules_of(setting) if served and error is None else None
-    timing = timing_of(setting) if timed and slots_of(server) else None
+    timing = timing_of(setting, served=served) if timed and slots_of(server) else None
     step_ms = None if timed else server.step_ms  # seconds are then not steps of one length
     return Cell(index, axes, slots_of(server), step_ms, server.context, error, rules, timing)
 

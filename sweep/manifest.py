@@ -141,8 +141,10 @@ def _is_ideal(cell: Cell, point: Point) -> bool:
     rules, workload = cell.rules, point.workload
     if isinstance(workload.output, Given) or (workload.rows is not None and workload.rows.order != "rows"):
         return False
+    if cell.timing is not None:
+        return False
     if rules is None:
-        return cell.timing is None
+        return True
     prompts = workload.prompt is not None or workload.prefix is not None or workload.rows is not None
     return not prompts and rules.kind == "slots" and rules.static_slots == rules.slots and rules.refill_delay == 0
 

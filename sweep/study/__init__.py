@@ -30,6 +30,7 @@ from sweep.study.faults import (
 )
 from sweep.study.ranges import MOST_CELLS
 from sweep.study.resolve import is_under, resolve
+from sweep.study.runnable import why_not
 from sweep.study.schema import (
     Chart,
     Claim,
@@ -42,7 +43,6 @@ from sweep.study.schema import (
     is_served_study,
     slots_of,
 )
-from sweep.study.server_rules import why_not
 from sweep.study.timing import clock_faults
 from sweep.study.traced import read_files, without_files
 
@@ -302,10 +302,10 @@ def _overruled(set_by_user: Iterable[str], paths: Iterable[str]) -> Iterator[str
 
 
 def _nothing_runs(resolved: tuple[Setting, ...]) -> Iterator[str]:
-    if resolved and all(why_not(setting) for setting in resolved):
-        memory = "workload.arrivals" if has_clock(resolved[0]) else "server.kv"
-        key = "server.slots" if not slots_of(resolved[0].server) else memory
-        yield f"{key}: no cell can run: {why_not(resolved[0])}"
+    served, timed = is_served_study(resolved), any(map(has_clock, resolved))
+    reasons = [why_not(setting, served=served, timed=timed) for setting in resolved]
+    if reasons and reasons[0] is not None and all(reasons):
+        yield f"{reasons[0].key}: no cell can run: {reasons[0].text}"
 
 
 def _measure(file: StudyFile, resolved: Iterable[Setting]) -> tuple[str, ...]:

@@ -319,16 +319,23 @@ def has_clock(setting: Setting) -> bool:
 
 
 def is_served_study(resolved: Iterable[Setting]) -> bool:
-    """Whether a study runs on the server model: some cell needs it, and none has a clock."""
+    """Whether a study runs on the server model: some cell needs it. With a clock prompts alone do not, each of which
+    then has a step of its own.
+    """
     cells = list(resolved)
-    return any(map(is_served, cells)) and not any(map(has_clock, cells))
+    return any(map(is_limited if any(map(has_clock, cells)) else is_served, cells))
 
 
 def is_served(setting: Setting) -> bool:
     """Whether it takes the server model: slots are not the only limit, or prompts are not for nothing."""
+    return setting.workload.prompt is not None or is_limited(setting)
+
+
+def is_limited(setting: Setting) -> bool:
+    """Whether a server has more to it than slots: memory, prefixes, a delay, or groups of another size."""
     workload, server = setting.workload, setting.server
-    prompts = workload.prompt is not None or workload.shared_prefix is not None
-    return prompts or server.kv is not None or server.refill_delay > 0 or server.static_slots is not None
+    given = workload.shared_prefix is not None or server.kv is not None or server.static_slots is not None
+    return given or server.refill_delay > 0
 
 
 def shortest(lengths: Distribution) -> int:

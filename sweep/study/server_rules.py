@@ -1,11 +1,10 @@
-"""What a server of a study comes to for the kernel: its rules in numbers, or why no request can ever run there."""
+"""What a server of a study comes to for the kernel: its rules in numbers, or why no request ever fits in its memory."""
 
 from sweep.model.rules import NO_LIMIT, Rules
-from sweep.study.schema import Setting, WorkloadSpec, has_clock, longest, no_slot, shortest, slots_of
+from sweep.study.schema import Setting, WorkloadSpec, longest, shortest, slots_of
 from sweep.study.server_cache import DEFAULT_BUDGET, KvSpec
-from sweep.study.timing import why_not_timed
 
-__all__ = ["Rules", "rules_of", "why_not"]
+__all__ = ["Rules", "rules_of", "why_none_fits"]
 
 
 def rules_of(setting: Setting) -> Rules:
@@ -33,13 +32,9 @@ def rules_of(setting: Setting) -> Rules:
     )
 
 
-def why_not(setting: Setting) -> str | None:
-    """Why no request can ever run here, None if some can."""
+def why_none_fits(setting: Setting) -> str | None:
+    """Why no request ever fits in the cache of a server that has slots, None if some do."""
     server, workload = setting.server, setting.workload
-    if not slots_of(server):
-        return no_slot(server)
-    if has_clock(setting):
-        return why_not_timed(setting)
     if server.kv is None or server.kv.policy == "slots":
         return None
     rules = rules_of(setting)

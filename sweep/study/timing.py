@@ -6,14 +6,13 @@ clock yet.
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from sweep.model.lengths import integer_lengths, moments
-from sweep.model.steptime import Affine, Constant, StepTime, computes_prompts, largest_batch
-from sweep.model.theory import mean_longest
+from sweep.model.steptime import Constant, StepTime, computes_prompts, largest_batch
 from sweep.study.arrival_spec import ArrivalSpec, SloSpec
+from sweep.study.capacity import capacities, has_prompts
 from sweep.study.faults import Fault
-from sweep.study.schema import Setting, WorkloadSpec, has_clock, slots_of
+from sweep.study.schema import Setting, WorkloadSpec, has_clock, is_served_study, slots_of
 
 STEP = Constant(1.0)  # of a study without a step time: its clock counts steps
 
@@ -29,7 +28,7 @@ class Timing(NamedTuple):
     pads: bool
     charges_prompts: bool
     rate_per_s: float | None  # None: not of the study's choosing
-    capacity_per_s: float  # requests that continuous batching serves with all slots busy
+    capacity_per_s: float  # requests that continuous batching serves at most; see `capacity`
     load: float | None
     static_load: float | None  # the same for static batching with full groups; above 1 its queue only grows
 
@@ -46,18 +45,18 @@ class Demand(NamedTuple):
 def demand_of(workload: WorkloadSpec) -> Demand:
     """What arrives, with what is left out filled in."""
     arrivals = workload.arrivals or ArrivalSpec(process="at_once")
-    return Demand(arrivals, workload.priorities, workload.slo, _has_prompts(workload))
+    return Demand(arrivals, workload.priorities, workload.slo, has_prompts(workload))
 
 
-def timing_of(setting: Setting) -> Timing:
-    """The clock of a cell that has slots."""
+def timing_of(setting: Setting, *, served: bool) -> Timing:
+    """The clock of a cell that has slots. served : whether the study runs on the server model."""
     workload, server = setting.workload, setting.server
     step_time: StepTime = STEP
     if server.step is not None:
         step_time = server.step.step_time
     elif server.step_ms is not None:
         step_time = Constant(server.step_ms / 1000)
-    continuous_per_s, static_per_s = _capacities(setting, step_time)
+    continuous_per_s, static_per_s = capacities(setting, step_time, served=served)
     rate = _rate(workload.arrivals, continuous_per_s)
     return Timing(
         step_time,
@@ -74,16 +73,22 @@ def timing_of(setting: Setting) -> Timing:
     )
 
 
-def why_not_timed(setting: Setting) -> str | None:
-    """Why a cell cannot run on its clock, None if it can."""
-    arrivals, timing = setting.workload.arrivals, timing_of(setting)
-    if arrivals is not None and arrivals.horizon == "steady" and timing.load is not None and timing.load >= 1:
-        said = f"its load is {timing.load:.4g} of what continuous batching can serve"
-        return f'horizon = "steady" needs a load below 1, and {said}: the queue would only grow'
-    most = largest_batch(timing.step_time)
-    if most is not None and slots_of(setting.server) > most:
-        return f"step times were measured up to a batch of {most:,}, and there are {slots_of(setting.server):,} slots"
-    return None
+def why_overloaded(setting: Setting, *, served: bool) -> str | None:
+    """Why a cell that is to stand for a server that runs forever cannot, None if it can."""
+    arrivals, load = setting.workload.arrivals, timing_of(setting, served=served).load
+    if arrivals is None or arrivals.horizon != "steady" or load is None or load < 1:
+        return None
+    said = f"its load is {load:.4g} of what continuous batching can serve"
+    return f'horizon = "steady" needs a load below 1, and {said}: the queue would only grow'
+
+
+def why_unmeasured(setting: Setting) -> str | None:
+    """Why a cell may take steps of more requests than its table was measured with, None if it cannot."""
+    step = setting.server.step
+    most = None if step is None else largest_batch(step.step_time)
+    if most is None or slots_of(setting.server) <= most:
+        return None
+    return f"step times were measured up to a batch of {most:,}, and there are {slots_of(setting.server):,} slots"
 
 
 def clock_faults(resolved: Iterable[Setting]) -> Iterator[Fault]:
@@ -91,28 +96,28 @@ def clock_faults(resolved: Iterable[Setting]) -> Iterator[Fault]:
     cells = list(resolved)
     if not any(map(has_clock, cells)):
         return
+    served = is_served_study(cells)
     for setting in cells:
         workload, server = setting.workload, setting.server
-        for path, given in _of_memory(setting).items():
-            if given:
-                yield Fault(path, "does not go with arrivals, an order, an slo or a step yet", hint="leave it out")
         arrivals = workload.arrivals
         in_seconds = server.step is not None or server.step_ms is not None
         if arrivals is not None and not in_seconds and _speaks_of_seconds(arrivals):
             yield Fault(("workload", "arrivals"), "is in seconds and needs a step time", hint="set server.step_ms")
         if not in_seconds and (workload.slo is not None or server.max_wait_s > 0):
-            path = ("workload", "slo") if workload.slo is not None else ("server", "max_wait_s")
-            yield Fault(path, "is in seconds and needs a step time", hint="set server.step_ms")
+            late = ("workload", "slo") if workload.slo is not None else ("server", "max_wait_s")
+            yield Fault(late, "is in seconds and needs a step time", hint="set server.step_ms")
         if server.order == "priority" and workload.priorities is None:
             yield Fault(("workload", "priorities"), 'missing; server.order = "priority" needs it', kind="missing")
         if arrivals is not None and arrivals.process == "times" and workload.requests > len(arrivals.given_s()):
             there = f"{workload.requests:,} requests, and arrivals has {len(arrivals.given_s()):,} times"
             yield Fault(("workload", "requests"), there)
-        if _charges_unknown_prompts(setting):
-            yield Fault(("server", "step"), "has no rows of prompts alone", hint="set server.charge_prompts = false")
+        for path, value in _of_memory(setting).items():
+            if value:
+                yield Fault(path, "does not go with arrivals, an order, an slo or a step yet", hint="leave it out")
+        yield from _prompt_faults(setting, served=served)
 
 
-def _of_memory(setting: Setting) -> dict[tuple[str | int, ...], Any]:
+def _of_memory(setting: Setting) -> dict[tuple[str | int, ...], object]:
     """What only the server model knows, by path."""
     workload, server = setting.workload, setting.server
     return {
@@ -123,58 +128,28 @@ def _of_memory(setting: Setting) -> dict[tuple[str | int, ...], Any]:
     }
 
 
+def _prompt_faults(setting: Setting, *, served: bool) -> Iterator[Fault]:
+    """What the steps of prompts lack. On the server model every request has a prompt, and computes it again when it
+    comes back from a preemption.
+    """
+    step, charged = setting.server.step, setting.server.charge_prompts
+    unknown = step is not None and not computes_prompts(step.step_time)
+    if served and not charged:
+        why = "prompts always take steps where server.kv, shared_prefix, refill_delay or static_slots is given"
+        yield Fault(("server", "charge_prompts"), why, "false", "leave it out")
+    elif served and unknown:
+        why = "has no rows of prompts alone, which server.kv, shared_prefix, refill_delay and static_slots need"
+        yield Fault(("server", "step"), why, hint="add rows with batch = 0")
+    elif unknown and charged and has_prompts(setting.workload):
+        yield Fault(("server", "step"), "has no rows of prompts alone", hint="set server.charge_prompts = false")
+
+
 def _speaks_of_seconds(arrivals: ArrivalSpec) -> bool:
     own = arrivals.process in ("phases", "bursts", "times") or bool(arrivals.think_s)
     return arrivals.rate_per_s is not None or own
-
-
-def _charges_unknown_prompts(setting: Setting) -> bool:
-    step = setting.server.step
-    known = step is None or computes_prompts(step.step_time)
-    return _has_prompts(setting.workload) and setting.server.charge_prompts and not known
-
-
-def _has_prompts(workload: WorkloadSpec) -> bool:
-    return workload.prompt is not None or workload.trace is not None
 
 
 def _rate(arrivals: ArrivalSpec | None, capacity_per_s: float) -> float | None:
     if arrivals is None:
         return None
     return arrivals.load * capacity_per_s if arrivals.load is not None else arrivals.rate_per_s
-
-
-def _capacities(setting: Setting, step_time: StepTime) -> tuple[float, float]:
-    """Requests a second that both schedulers serve with a queue that never empties.
-
-    Exact for a constant step. A step that depends on what runs is taken at the mean of it, which is exact for the
-    continuous side of a line; static groups are taken to be padded.
-    """
-    workload, slots = setting.workload, slots_of(setting.server)
-    lengths = integer_lengths(workload.output)
-    mean, cv = moments(lengths)
-    if mean == 0 or slots == 0:
-        return float("inf"), float("inf")
-    longest, prompt = mean_longest(lengths, slots), _mean_prompt(workload)
-    read = prompt + (mean * (1 + cv * cv) + 1) / 2  # by a running request, over the steps of all requests
-    prompt_s = _step_s(step_time, 0, 0, prompt) if _has_prompts(workload) and setting.server.charge_prompts else 0.0
-    continuous_s = mean / slots * _step_s(step_time, slots, slots * read, 0) + prompt_s
-    static_s = longest / slots * _step_s(step_time, slots, slots * (prompt + (longest + 1) / 2), 0) + prompt_s
-    return 1 / continuous_s, 1 / static_s
-
-
-def _step_s(step_time: StepTime, batch: int, kv_tokens: float, prefill_tokens: float) -> float:
-    if isinstance(step_time, Constant):
-        return step_time.step_s
-    if isinstance(step_time, Affine):
-        c0, c1, c2, c3 = step_time
-        return c0 + c1 * batch + c2 * kv_tokens + c3 * prefill_tokens
-    from sweep.model.stepseconds import step_seconds  # a compiler, which few studies need to be read
-
-    return float(step_seconds(step_time, batch, round(kv_tokens), round(prefill_tokens)))
-
-
-def _mean_prompt(workload: WorkloadSpec) -> float:
-    if workload.prompt is not None:
-        return moments(integer_lengths(workload.prompt)).mean
-    return moments(integer_lengths(workload.trace.lengths("prompt"))).mean if workload.trace is not None else 0.0
