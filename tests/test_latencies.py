@@ -304,6 +304,33 @@ def test_what_cannot_be_simulated_is_refused_in_words(changes, words: str) -> No
     assert any(words in line for line in caught.value.lines), caught.value.lines
 
 
+def test_what_is_served_a_second_stands_beside_the_rates() -> None:
+    for keep in ("rows", "summary"):
+        study = parse_study(document(grid={"workload.arrivals.load": [0.3, 3.0]}), "x.toml")
+        results = sweep.run(study, report=False, keep=keep)
+        cells = results.cells
+        for scheduler in ("static", "continuous"):
+            seconds = 40 * cells[f"{scheduler}_s_mean"].to_numpy()
+            tokens = 40 * cells["output_tokens_mean"].to_numpy()
+            assert cells[f"{scheduler}_tokens_per_s"].to_numpy() == pytest.approx(tokens / seconds, rel=1e-12)
+            assert cells[f"{scheduler}_requests_per_s"].to_numpy() == pytest.approx(40 * 150 / seconds, rel=1e-12)
+        assert cells["continuous_tokens_per_s"][1] > cells["continuous_tokens_per_s"][0]
+
+
+def test_all_at_once_rates_are_those_of_a_study_without_a_clock() -> None:
+    plain = document()
+    plain["workload"] = without(plain["workload"], "arrivals")
+    untimed = sweep.run(parse_study(plain, "x.toml"), report=False).cells
+    timed = run(arrivals={"process": "at_once"}).cells
+    for name in (
+        "static_tokens_per_s",
+        "continuous_tokens_per_s",
+        "static_requests_per_s",
+        "continuous_requests_per_s",
+    ):
+        assert timed[name][0] == pytest.approx(untimed[name][0], rel=1e-12)
+
+
 def test_arrivals_in_seconds_need_a_step_time_and_loads_do_not() -> None:
     study = document(measure=["continuous_waited_share", "e2e_ratio"])
     study["server"] = {"slots": 8}

@@ -81,6 +81,7 @@ OF_CLOCK = (  # of studies with arrivals
     "offered_load",
     "static_load",
 )
+SUMMED = ("output_tokens", "static_steps", "continuous_steps", "static_s", "continuous_s")
 RATES = ("static_tokens_per_s", "continuous_tokens_per_s", "static_requests_per_s", "continuous_requests_per_s")
 
 
@@ -221,9 +222,10 @@ def _summarise_point(store: Store, point: Mapping[str, Any], rows: Mapping[int, 
             rates = _rates(tallied.totals(tally), tally.replicates, cells[number], _served(point, rows[number]))
             rows[number] |= rates
         return
-    steps = _columns(store, point["point"], ("output_tokens", "static_steps", "continuous_steps"))
-    known = {number: controls(cells[number], columns) for number, (_, columns) in steps.items()}
     names = metrics(store.manifest["measure"])
+    summed = [name for name in SUMMED if name in names]
+    steps = _columns(store, point["point"], summed)
+    known = {number: controls(cells[number], columns) for number, (_, columns) in steps.items()}
     together = max(1, MOST_READ // max(1, point["replicates"] * len(cells)))
     for first in range(0, len(names), together):
         for number, (_, columns) in _columns(store, point["point"], names[first : first + together]).items():
@@ -302,11 +304,17 @@ def _ratios(
 def _rates(
     totals: Mapping[str, float], workloads: int, cell: Mapping[str, Any], point: Mapping[str, Any]
 ) -> dict[str, float | None]:
-    """Tokens and requests a second over all workloads of a cell; nothing where no step time is known."""
+    """Tokens and requests a second over all workloads of a cell; nothing where no step time is known.
+
+    Seconds are those of all steps where these have one length, else those that were measured: with a clock, idle time
+    from the first arrival to the last token is among them.
+    """
     rates: dict[str, float | None] = {}
-    if cell["step_ms"] is not None:
-        for scheduler in ("static", "continuous"):
+    for scheduler in ("static", "continuous"):
+        seconds = totals.get(f"{scheduler}_s")
+        if cell["step_ms"] is not None:
             seconds = totals[f"{scheduler}_steps"] * cell["step_ms"] / 1000
+        if seconds is not None:
             rates[f"{scheduler}_tokens_per_s"] = _ratio(totals["output_tokens"], seconds)
             rates[f"{scheduler}_requests_per_s"] = _ratio(workloads * point["requests"], seconds)
     return rates
@@ -317,7 +325,7 @@ def _ratio(above: float, below: float) -> float | None:
 
 
 def _schema(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    timed = any(cell["step_ms"] is not None for cell in manifest["cells"])
+    timed = any(cell["step_ms"] is not None for cell in manifest["cells"]) or "static_s" in manifest["measure"]
     clock = [name for name in OF_CLOCK if any(name in cell for cell in manifest["cells"])]
     realised = ("realised_output_mean", "realised_output_cv", "realised_output_at_cap")
     return {

@@ -50,9 +50,15 @@ def columns(tally: Tally) -> dict[str, float | int | None]:
     return found | _of_totals(tally)
 
 
-def totals(tally: Tally) -> dict[str, int]:
-    """The exact sums of the counts."""
-    return {metric: sums.total for metric, sums in tally.sums.items() if sums.total is not None}
+def totals(tally: Tally) -> dict[str, int | float]:
+    """The sums of all metrics over the workloads that have them; those of counts are exact."""
+    return {metric: _total(sums) for metric, sums in tally.sums.items()}
+
+
+def _total(sums: Sums) -> int | float:
+    if sums.total is not None:
+        return sums.total
+    return sums.mean * sums.n if sums.n else 0.0
 
 
 def mean_interval(sums: Sums, confidence: float = 0.95) -> Interval | None:

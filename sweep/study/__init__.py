@@ -43,7 +43,7 @@ from sweep.study.schema import (
     is_served_study,
     slots_of,
 )
-from sweep.study.timing import clock_faults
+from sweep.study.timing import clock_faults, kept_unasked
 from sweep.study.traced import read_files, without_files
 
 __all__ = [
@@ -311,10 +311,11 @@ def _nothing_runs(resolved: tuple[Setting, ...]) -> Iterator[str]:
 def _measure(file: StudyFile, resolved: Iterable[Setting]) -> tuple[str, ...]:
     """What is kept beside the metrics of every study: what is asked for, then what is claimed or drawn.
 
-    Where requests can be refused, how many were.
+    Where requests can be refused, how many were; and what a study with a clock keeps in any case.
     """
     named = [claim.metric for claim in file.claims]
     named += [file.precision.metric] if file.precision is not None else []
     named += [word or "" for chart in file.charts for word in (chart.metric, chart.x, chart.y, chart.color)]
     named += ["refused_requests"] if is_served_study(resolved) else []
+    named += kept_unasked(resolved)
     return tuple(dict.fromkeys([*file.measure, *(metric for metric in EXTRA if metric in named)]))

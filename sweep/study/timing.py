@@ -91,6 +91,15 @@ def why_unmeasured(setting: Setting) -> str | None:
     return f"step times were measured up to a batch of {most:,}, and there are {slots_of(setting.server):,} slots"
 
 
+def kept_unasked(resolved: Iterable[Setting]) -> Iterator[str]:
+    """Metrics that a study with a clock keeps in any case: the seconds that its rates are taken over."""
+    cells = list(resolved)
+    if not any(map(has_clock, cells)):
+        return
+    if all(setting.server.step is not None or setting.server.step_ms is not None for setting in cells):
+        yield from ("static_s", "continuous_s")
+
+
 def clock_faults(resolved: Iterable[Setting]) -> Iterator[Fault]:
     """What does not go together in studies with a clock, each once."""
     cells = list(resolved)
