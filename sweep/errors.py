@@ -23,6 +23,18 @@ class InputError(SweepError, ValueError):
     """A value given to a public function or on the command line is not usable."""
 
 
+class SettingError(InputError):
+    """A value is not usable; `setting` is its name, for callers that write it otherwise, and `reason` the rest."""
+
+    def __init__(self, setting: str, reason: str) -> None:
+        self.setting = setting
+        self.reason = reason
+        super().__init__(f"{setting}: {reason}")
+
+    def __reduce__(self) -> tuple[type["SweepError"], tuple[str, ...]]:
+        return type(self), (self.setting, self.reason)
+
+
 class StudyError(SweepError):
     """A study file, or a change made to it, is not usable."""
 

@@ -719,7 +719,7 @@ def test_a_shared_prefix_is_held_once() -> None:
     held = Holding(shared_prefix=1000)
     assert held_bytes(model, 10, 3000, held) == (1000 + 10 * 2000) * 512 * KIB
     assert fit(model, 64 * GIB, 3000, held) == (131_072 - 1000) // 2000
-    with pytest.raises(InputError, match="shared prefix: must be from 0 to less than the context 1000, got 1000"):
+    with pytest.raises(InputError, match="shared_prefix: must be from 0 to less than the context 1,000, got 1,000"):
         fit(model, 64 * GIB, 1000, held)
 
 
@@ -733,7 +733,7 @@ def test_kv_heads_are_split_over_gpus_and_copied_once_there_are_more_gpus_than_h
 
 def test_bytes_given_by_hand_are_taken_as_they_are() -> None:
     assert kv_bytes(model_by_hand(512 * KIB), 2048, "fp8", gpus=2) == GIB
-    with pytest.raises(InputError, match="bytes per token: must be from 1"):
+    with pytest.raises(InputError, match="kv_per_token: must be from 1 B to 1 TiB, got 0 B"):
         model_by_hand(0)
 
 
@@ -757,7 +757,7 @@ def test_a_gpu_is_known_by_name_by_an_unambiguous_part_of_it_or_by_its_size() ->
 
 
 def test_a_gpu_whose_memory_is_not_known_must_be_given_by_size() -> None:
-    with pytest.raises(ModelError, match=r'MI325X: .*give a size, such as "256 GB"'):
+    with pytest.raises(InputError, match=r'^gpu: .* of MI325X .*give a size, such as "256 GB"'):
         budget(read_gpu("MI325X"), 1, 0)
 
 
@@ -849,6 +849,7 @@ def test_weights_that_do_not_fit_leave_room_for_no_request() -> None:
             ],
         ),
         ({"model", "gpu", "weights", "weight_dtype"}, ["give weights or weight_dtype, not both"]),
+        ({"model", "overhead"}, ["give gpu or budget, one of them is needed"]),
     ],
 )
 def test_settings_that_contradict_each_other_or_would_do_nothing_are_told_all_at_once(
@@ -859,7 +860,7 @@ def test_settings_that_contradict_each_other_or_would_do_nothing_are_told_all_at
 
 def test_unknown_types_are_refused_by_name() -> None:
     model = read_model("gpt2")
-    with pytest.raises(InputError, match='KV type: must be one of fp16, bf16, fp8, got "fp7"'):
+    with pytest.raises(InputError, match='kv_dtype: must be one of fp16, bf16, fp8, got "fp7"'):
         kv_bytes(model, 1, "fp7")
-    with pytest.raises(InputError, match=r'weight type: must be one of .*, got "fp7"'):
+    with pytest.raises(InputError, match=r'weight_dtype: must be one of .*, got "fp7"'):
         weight_bytes(model, "fp7")

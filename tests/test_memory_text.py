@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import re
 import shlex
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 
 from sweep.commands import listing
 from sweep.commands.memory_text import Asked, answer, as_json, text
-from sweep.errors import InputError, SweepError
+from sweep.errors import InputError, SettingError, SweepError
 from sweep.metrics import METRICS
 from sweep.model.distributions import Distribution
 from sweep.model.gpus import built_in_gpus
@@ -117,7 +118,7 @@ def test_the_lab_and_the_command_agree_on_what_a_shared_prefix_leaves_room_for()
 def test_contexts_that_a_shared_prefix_fills_are_left_out_unless_asked_for() -> None:
     found = answer(Asked(model="gpt2", budget="1 GiB", shared_prefix=2048))
     assert [row["context"] for row in found["table"]] == [4096, 8192, 16_384, 32_768, 65_536, 131_072]
-    with pytest.raises(InputError, match="less than the context 2048"):
+    with pytest.raises(InputError, match="--shared-prefix: must be from 0 to less than the context 2,048, got 2,048"):
         answer(Asked(model="gpt2", budget="1 GiB", shared_prefix=2048, context=[2048]))
 
 
@@ -167,13 +168,26 @@ def test_json_holds_the_names_that_others_rely_on() -> None:
             {"model": "gpt2", "gpu": "L4", "overhead": "1", "weights": "1 X"},
             ['--overhead: the unit is missing in "1"', '--weights: unit "X" is unknown in "1 X"'],
         ),
-        ({"model": "gpt2", "gpu": "L4", "gpus": 0}, ["gpus: must be from 1 to 1024, got 0"]),
-        ({"model": "gpt2", "gpu": "L4", "kv_dtype": "fp7"}, ['KV type: must be one of fp16, bf16, fp8, got "fp7"']),
-        ({"model": "gpt2", "gpu": "L4", "utilisation": float("nan")}, ["utilisation: must be above 0 and at most 1"]),
-        ({"model": "gpt2", "gpu": "L4", "context": [0]}, ["context: must be 1 token or more, got 0"]),
-        ({"model": "gtp2", "gpu": "L4"}, ['model "gtp2" is neither a file nor known; did you mean gpt2?']),
-        ({"model": "gpt2", "gpu": "H100"}, ['GPU "H100" may be H100-PCIe-80GB or H100-SXM-80GB; name one']),
-        ({"kv_per_token": "0 B", "budget": "1 GiB"}, ["bytes per token: must be from 1 to "]),
+        ({"model": "gpt2", "gpu": "L4", "gpus": 0}, ["--gpus: must be from 1 to 1024, got 0"]),
+        ({"model": "gpt2", "gpu": "L4", "gpus": 7}, ["--gpus: 12 KV heads cannot be split evenly over 7 GPUs; take"]),
+        ({"model": "gpt2", "gpu": "L4", "utilisation": float("nan")}, ["--utilisation: must be above 0 and at most 1"]),
+        ({"model": "gpt2", "gpu": "L4", "context": [8, 0]}, ["--context: must be from 1 to 1,099,511,627,776 tokens"]),
+        ({"model": "gpt2", "gpu": "H100"}, ['--gpu: GPU "H100" may be H100-PCIe-80GB or H100-SXM-80GB; name one']),
+        ({"model": "gpt2", "gpu": "MI325X"}, ["--gpu: the memory that the driver of MI325X reports is unknown; give"]),
+        ({"model": "gpt2", "gpu": "80"}, ['--gpu: the unit is missing in "80"; use one of']),
+        ({"model": "gpt2", "overhead": "1 GiB"}, ["without --gpu, --overhead would have no effect"]),
+        ({"kv_per_token": "0 B", "budget": "1 GiB"}, ["--kv-per-token: must be from 1 B to 1 TiB, got 0 B"]),
+        (
+            {"model": "gtp2", "gpu": "RTX-4900", "gpus": 0, "kv_dtype": "fp7", "context": [0], "weight_dtype": "int3"},
+            [
+                '--model: model "gtp2" is neither a file nor known; did you mean gpt2?',
+                '--gpu: GPU "RTX-4900" is not known; did you mean RTX-4090? Or give a size',
+                "--gpus: must be from 1 to 1024, got 0",
+                '--kv-dtype: must be one of fp16, bf16, fp8, got "fp7"',
+                "--context: must be from 1 to",
+                '--weight-dtype: must be one of fp32, fp16, bf16, fp8, int8, int4, got "int3"',
+            ],
+        ),
     ],
 )
 def test_what_is_not_usable_is_refused_with_a_line_for_each(options: dict[str, Any], lines: list[str]) -> None:
@@ -182,6 +196,12 @@ def test_what_is_not_usable_is_refused_with_a_line_for_each(options: dict[str, A
     assert len(refused.value.lines) == len(lines)
     for line, start in zip(refused.value.lines, lines, strict=True):
         assert line.startswith(start)
+
+
+def test_a_setting_that_is_refused_in_another_process_keeps_its_name_and_its_reason() -> None:
+    refused = pickle.loads(pickle.dumps(SettingError("gpus", "must be from 1 to 1024, got 0")))
+    assert (refused.setting, refused.reason) == ("gpus", "must be from 1 to 1024, got 0")
+    assert refused.lines == ("gpus: must be from 1 to 1024, got 0",)
 
 
 @pytest.mark.skipif(not CONFIGS.exists(), reason="the folder of real configurations is not here")
@@ -197,8 +217,8 @@ def test_the_command_reads_a_real_configuration() -> None:
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (["memory", "--model", "Llama-9", "--gpu", "L4"], 'model "Llama-9" is neither a file nor known'),
-        (["memory", "--model", ".", "--gpu", "L4"], ".: is a directory"),
+        (["memory", "--model", "Llama-9", "--gpu", "L4"], '--model: model "Llama-9" is neither a file nor known'),
+        (["memory", "--model", ".", "--gpu", "L4"], "--model: .: is a directory"),
         (["memory", "--model", "gpt2", "--budget", "1 GiB", "--context", "1,x"], '--context: "1,x" is not a list'),
         (["list", "modles"], 'list: must be one of models, gpus, profiles, distributions, metrics, got "modles"'),
     ],

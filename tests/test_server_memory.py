@@ -170,7 +170,7 @@ def test_a_fault_that_comes_with_a_value_of_an_axis_names_the_axis():
     assert packed.startswith('grid."server.memory.model": "DeepSeek-V3": server.memory: the weights')
     assert unknown.startswith('grid."server.memory.model": "nope": model "nope" is neither a file nor known')
     (line,) = faults({**LLAMA, "shared_prefix": 1024}, {"server.context": [512, 2048]})
-    assert line.startswith('grid."server.context": 512: server: shared prefix')
+    assert line.startswith('grid."server.context": 512: server: shared_prefix: must be from 0 to less')
 
 
 def test_a_study_takes_the_absolute_path_of_a_configuration_and_no_relative_one(tmp_path):

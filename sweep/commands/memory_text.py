@@ -5,13 +5,13 @@ Sizes are read here from the text of the options; bytes are counted in `model.me
 
 import json
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sweep.errors import InputError
-from sweep.model.gpus import UTILISATION, read_gpu
-from sweep.model.memory import CONTEXTS, Holding, clashes, memory_answer
-from sweep.model.models import Model, model_by_hand, read_model
+from sweep.errors import InputError, SettingError, SweepError
+from sweep.model.gpus import UTILISATION, check_gpus, check_utilisation, read_gpu
+from sweep.model.memory import CONTEXTS, Holding, check_context, check_kv_dtype, clashes, memory_answer
+from sweep.model.models import Model, check_weight_dtype, model_by_hand, read_model
 from sweep.tables import aligned
 from sweep.units import format_bytes, parse_bytes
 
@@ -43,18 +43,22 @@ def answer(asked: Asked) -> dict[str, Any]:
     wrong = clashes(given, budget_needed=False, called=_option)
     if wrong:
         raise InputError(*wrong)
-    sizes = _sizes(asked)
-    return memory_answer(
-        _model(asked, sizes),
-        read_gpu(asked.gpu) if asked.gpu is not None else None,
-        _holding(asked),
-        contexts=asked.context or [tokens for tokens in CONTEXTS if tokens > asked.shared_prefix] or CONTEXTS,
-        utilisation=UTILISATION if asked.utilisation is None else asked.utilisation,
-        overhead_bytes=sizes.get("overhead", 0),
-        budget_bytes=sizes.get("budget"),
-        weights=sizes.get("weights"),
-        weight_dtype=asked.weight_dtype,
-    )
+    read = _read(asked)
+    whole = [tokens for tokens in CONTEXTS if tokens > asked.shared_prefix] or CONTEXTS
+    try:
+        return memory_answer(
+            read.get("model") or read["kv_per_token"],
+            read.get("gpu"),
+            _holding(asked),
+            contexts=read.get("context", whole),
+            utilisation=read.get("utilisation", UTILISATION),
+            overhead_bytes=read.get("overhead", 0),
+            budget_bytes=read.get("budget"),
+            weights=read.get("weights"),
+            weight_dtype=asked.weight_dtype,
+        )
+    except SettingError as error:  # two options do not go together
+        raise InputError(f"{_option(error.setting)}: {error.reason}") from None
 
 
 def as_json(answer: Mapping[str, Any]) -> str:
@@ -80,23 +84,44 @@ def _option(key: str) -> str:
     return "--no-trim-windows" if key == "trim_windows" else f"--{key.replace('_', '-')}"
 
 
-def _sizes(asked: Asked) -> dict[str, int]:
-    """Bytes of the sizes that are given. Raises InputError with a line for each that is none."""
-    sizes, faults = {}, []
-    for key in ("kv_per_token", "budget", "overhead", "weights"):
-        size = getattr(asked, key)
+def _model_by_hand(size: str) -> Model:
+    return model_by_hand(parse_bytes(size))
+
+
+def _contexts(asked: Sequence[int]) -> list[int]:
+    return [check_context(tokens) for tokens in asked]
+
+
+READERS: Mapping[str, Callable[[Any], Any]] = {
+    "model": read_model,
+    "kv_per_token": _model_by_hand,
+    "gpu": read_gpu,
+    "gpus": check_gpus,
+    "budget": parse_bytes,
+    "kv_dtype": check_kv_dtype,
+    "context": _contexts,
+    "utilisation": check_utilisation,
+    "overhead": parse_bytes,
+    "weights": parse_bytes,
+    "weight_dtype": check_weight_dtype,
+}
+
+
+def _read(asked: Asked) -> dict[str, Any]:
+    """What the options mean, of those that are given. Raises InputError with a line for each that is not usable."""
+    read, faults = {}, []
+    for key, reader in READERS.items():
+        given = getattr(asked, key)
         try:
-            if size is not None:
-                sizes[key] = parse_bytes(size)
-        except InputError as error:
-            faults.append(f"{_option(key)}: {error}")
+            if given is not None:
+                read[key] = reader(given)
+        except SettingError as error:
+            faults.append(f"{_option(key)}: {error.reason}")
+        except SweepError as error:
+            faults += [f"{_option(key)}: {line}" for line in error.lines]
     if faults:
         raise InputError(*faults)
-    return sizes
-
-
-def _model(asked: Asked, sizes: Mapping[str, int]) -> Model:
-    return model_by_hand(sizes["kv_per_token"]) if asked.model is None else read_model(asked.model)
+    return read
 
 
 def _holding(asked: Asked) -> Holding:

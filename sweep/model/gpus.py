@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import NamedTuple
 
-from sweep.errors import InputError, ModelError
+from sweep.errors import InputError, ModelError, SettingError
 from sweep.units import format_bytes, parse_bytes
 
 UTILISATION = 0.9  # the share of a GPU's memory that servers take by default
@@ -81,26 +81,31 @@ def read_gpu(name_or_size: str) -> Gpu:
 
 
 def budget(gpu: Gpu, gpus: int, weight_bytes: int, utilisation: float = UTILISATION, overhead_bytes: int = 0) -> Budget:
-    """What is left for keys and values on `gpus` GPUs that share a model. Raises ModelError if a size is unknown."""
+    """What is left for keys and values on `gpus` GPUs that share a model. Raises SettingError if a size is unknown."""
     check_gpus(gpus)
-    if not 0 < utilisation <= 1:
-        raise InputError(f"utilisation: must be above 0 and at most 1, got {utilisation}")
+    check_utilisation(utilisation)
     if overhead_bytes < 0 or weight_bytes < 0:
         raise InputError(f"weights and overhead: must be 0 or more bytes, got {weight_bytes} and {overhead_bytes}")
     if gpu.memory_bytes is None:
-        size = f"{gpu.vendor_gb:g} GB"
-        raise ModelError(
-            f'GPU {gpu.name}: the memory that its driver reports is unknown; give a size, such as "{size}"'
-        )
+        unknown = f"the memory that the driver of {gpu.name} reports is unknown"
+        raise SettingError("gpu", f'{unknown}; give a size, such as "{gpu.vendor_gb:g} GB"')
     usable = math.floor(gpus * gpu.memory_bytes * utilisation)
     left = usable - weight_bytes - overhead_bytes
     return Budget(gpus, gpu.memory_bytes, utilisation, usable, weight_bytes, overhead_bytes, left)
 
 
-def check_gpus(gpus: int) -> None:
-    """Raise InputError unless this is a number of GPUs."""
+def check_gpus(gpus: int) -> int:
+    """The number, if there can be so many GPUs. Raises SettingError."""
     if not 1 <= gpus <= MOST_GPUS:
-        raise InputError(f"gpus: must be from 1 to {MOST_GPUS}, got {gpus}")
+        raise SettingError("gpus", f"must be from 1 to {MOST_GPUS}, got {gpus}")
+    return gpus
+
+
+def check_utilisation(share: float) -> float:
+    """The share, if it can be one of a GPU's memory. Raises SettingError."""
+    if not 0 < share <= 1:
+        raise SettingError("utilisation", f"must be above 0 and at most 1, got {share:g}")
+    return share
 
 
 def _gpu(memory_gib: float | None, **rest: object) -> Gpu:

@@ -7,7 +7,7 @@ layers are not counted.
 from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
-from sweep.errors import InputError
+from sweep.errors import InputError, SettingError
 from sweep.model.gpus import UTILISATION, Budget, Gpu, budget, check_gpus
 from sweep.model.layers import LayerGroup
 from sweep.model.models import PLAIN_WEIGHTS, WEIGHT_BITS, Model, model_by_hand, weight_bytes
@@ -35,7 +35,7 @@ def kv_bytes(model: Model, tokens: int, kv_dtype: str = "fp16", gpus: int = 1, t
 
     trim_windows: a layer with a window keeps the last `window` tokens; without, it keeps all of them.
     """
-    size = _bytes_of(kv_dtype)
+    size = KV_DTYPES[check_kv_dtype(kv_dtype)]
     if not 0 <= tokens <= MOST_TOKENS:
         raise InputError(f"tokens: must be from 0 to {MOST_TOKENS}, got {tokens}")
     if model.kv_bytes_by_hand is not None:
@@ -62,11 +62,11 @@ def held_bytes(model: Model, requests: int, context_tokens: int, held: Holding =
 
     A layer with a window keeps the end of the prefix too, for the requests still to come.
     """
-    if context_tokens < 1:
-        raise InputError(f"context: must be 1 token or more, got {context_tokens}")
     prefix = held.shared_prefix
-    if not 0 <= prefix < context_tokens:
-        raise InputError(f"shared prefix: must be from 0 to less than the context {context_tokens}, got {prefix}")
+    if not 0 <= prefix < check_context(context_tokens):
+        raise SettingError(
+            "shared_prefix", f"must be from 0 to less than the context {context_tokens:,}, got {prefix:,}"
+        )
     once, each = (
         kv_bytes(model, tokens, held.kv_dtype, held.gpus, held.trim_windows)
         for tokens in (prefix, context_tokens - prefix)
@@ -90,7 +90,7 @@ def explain(model: Model, kv_dtype: str = "fp16", gpus: int = 1, trim_windows: b
     """The bytes per token as a product, a line for each group of layers, and the layers that are not in it."""
     if model.kv_bytes_by_hand is not None:
         return (f"{model.kv_bytes_by_hand:,} bytes per token, given by hand",)
-    lines = [_product(group, _bytes_of(kv_dtype), gpus) for group in model.groups]
+    lines = [_product(group, KV_DTYPES[check_kv_dtype(kv_dtype)], gpus) for group in model.groups]
     if len(model.groups) > 1:
         lines.append(f"together {bytes_per_token(model, kv_dtype, gpus):,} bytes per token")
     if any(group.window for group in model.groups):
@@ -99,6 +99,20 @@ def explain(model: Model, kv_dtype: str = "fp16", gpus: int = 1, trim_windows: b
         lines.append(trimmed if trim_windows else "windows are not trimmed: every layer keeps every token")
     lines += [f"{count} {what} layers: nothing for each token" for count, what in model.without_kv]
     return tuple(lines)
+
+
+def check_kv_dtype(kv_dtype: str) -> str:
+    """The type, if keys and values can be of it. Raises SettingError."""
+    if kv_dtype not in KV_DTYPES:
+        raise SettingError("kv_dtype", f'must be one of {", ".join(KV_DTYPES)}, got "{kv_dtype}"')
+    return kv_dtype
+
+
+def check_context(tokens: int) -> int:
+    """The tokens, if a request can have so many. Raises SettingError."""
+    if not 1 <= tokens <= MOST_TOKENS:
+        raise SettingError("context", f"must be from 1 to {MOST_TOKENS:,} tokens, got {tokens:,}")
+    return tokens
 
 
 def clashes(given: Collection[str], *, budget_needed: bool, called: Callable[[str], str] = str) -> list[str]:
@@ -120,6 +134,9 @@ def clashes(given: Collection[str], *, budget_needed: bool, called: Callable[[st
         names = ", ".join(called(name) for name in others if has(name))
         if has(by_hand) and names:
             faults.append(f"{called(by_hand)} is given by hand, so {names} would have no effect")
+    terms = ", ".join(called(name) for name in ("overhead", "utilisation") if has(name))
+    if terms and not (budget_needed or has("gpu") or has("budget")):
+        faults.append(f"without {called('gpu')}, {terms} would have no effect")
     if has("kv_per_token") and has("budget") and has("gpus"):
         faults.append(f"{called('gpus')} would have no effect, both memories are given by hand")
     if has("weights") and has("weight_dtype"):
@@ -203,18 +220,13 @@ def _about_weights(model: Model, known: int | None, by_hand: int | None, weight_
     return "the weights are unknown: the tensor shapes of this model are not known here; give --weights"
 
 
-def _bytes_of(kv_dtype: str) -> int:
-    if kv_dtype not in KV_DTYPES:
-        raise InputError(f'KV type: must be one of {", ".join(KV_DTYPES)}, got "{kv_dtype}"')
-    return KV_DTYPES[kv_dtype]
-
-
 def _values(group: LayerGroup, gpus: int) -> int:
     """Numbers that a token leaves in a group's layers on all GPUs: KV heads are split evenly, or copied to several."""
     check_gpus(gpus)
     heads = group.kv_heads
     if heads % gpus and gpus % heads:
-        raise InputError(f"gpus: {heads} KV heads cannot be split evenly over {gpus} GPUs")
+        even = f"take a divisor of {heads}, or a multiple of it"
+        raise SettingError("gpus", f"{heads} KV heads cannot be split evenly over {gpus} GPUs; {even}")
     return group.layers * max(heads, gpus) * (group.key_dim + group.value_dim)
 
 

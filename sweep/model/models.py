@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple
 
-from sweep.errors import InputError, ModelError
+from sweep.errors import ModelError, SettingError
 from sweep.model.configs import Config, MissingKeyError, read_config
 from sweep.model.layers import LayerGroup, read_layers
 from sweep.model.parameters import parameters
@@ -64,7 +64,9 @@ def is_config_path(name_or_path: str) -> bool:
 def model_by_hand(bytes_per_token: int) -> Model:
     """A model of which only the KV bytes of a token are known, on all GPUs together and in the type kept."""
     if not 1 <= bytes_per_token <= MOST_BYTES_PER_TOKEN:
-        raise InputError(f"bytes per token: must be from 1 to {MOST_BYTES_PER_TOKEN}, got {bytes_per_token}")
+        raise SettingError(
+            "kv_per_token", f"must be from 1 B to {format_bytes(MOST_BYTES_PER_TOKEN)}, got {bytes_per_token} B"
+        )
     return Model(f"{format_bytes(bytes_per_token)} per token", (), kv_bytes_by_hand=bytes_per_token)
 
 
@@ -91,11 +93,18 @@ def weight_bytes(model: Model, weight_dtype: str | None = None) -> int | None:
     Unknown are weights whose parameters could not be derived, and those that are published packed, in a mixture of
     types and with scales, unless the type is given.
     """
-    if weight_dtype is not None and weight_dtype not in WEIGHT_BITS:
-        raise InputError(f'weight type: must be one of {", ".join(WEIGHT_BITS)}, got "{weight_dtype}"')
+    if weight_dtype is not None:
+        check_weight_dtype(weight_dtype)
     if model.parameters is None or (weight_dtype is None and model.quantised):
         return None
     return -(-model.parameters * WEIGHT_BITS[weight_dtype or PLAIN_WEIGHTS] // 8)
+
+
+def check_weight_dtype(weight_dtype: str) -> str:
+    """The type, if weights can be of it. Raises SettingError."""
+    if weight_dtype not in WEIGHT_BITS:
+        raise SettingError("weight_dtype", f'must be one of {", ".join(WEIGHT_BITS)}, got "{weight_dtype}"')
+    return weight_dtype
 
 
 def _from_config(config: Config) -> Model:

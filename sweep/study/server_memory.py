@@ -97,10 +97,7 @@ class MemorySpec(Strict):
             how = packed if model.quantised and model.parameters else "are unknown: give"
             raise ValueError(f"the weights of {model.name} {how} weights, or budget in place of gpu")
         assert self.gpu is not None
-        try:
-            return budget(read_gpu(self.gpu), self.gpus, known, self.utilisation, parse_bytes(self.overhead))
-        except ModelError as error:
-            raise ValueError(str(error)) from None
+        return budget(read_gpu(self.gpu), self.gpus, known, self.utilisation, parse_bytes(self.overhead))
 
     def requests(self, context_tokens: int) -> int:
         """Requests of this many tokens that fit; raises InputError where the shared prefix is not shorter."""
