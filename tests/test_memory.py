@@ -802,6 +802,16 @@ def test_the_answer_agrees_with_its_parts_and_is_json() -> None:
     ]
 
 
+def test_bytes_of_a_token_are_of_one_copy_unless_the_name_says_on_all_gpus() -> None:
+    heads = [LayerGroup(2, "full", 2, 64, 64, None), LayerGroup(3, "sliding", 2, 64, 64, 16)]
+    answer = memory_answer(Model("two KV heads", tuple(heads)), None, Holding(gpus=8), contexts=[100])
+    of_a_layer = 2 * (64 + 64) * 2  # heads x values x bytes
+    assert (answer["bytes_per_token"], answer["bytes_per_token_windows_full"]) == (5 * of_a_layer, 2 * of_a_layer)
+    assert answer["bytes_per_token_on_all_gpus"] == 4 * 5 * of_a_layer  # 8 GPUs hold 4 copies of 2 heads
+    assert answer["bytes_per_token_windows_full_on_all_gpus"] == 4 * 2 * of_a_layer
+    assert answer["table"][0]["bytes_per_request"] == 4 * (2 * 100 + 3 * 16) * of_a_layer
+
+
 def test_unknown_weights_leave_the_requests_unknown_until_they_are_given() -> None:
     model, gpu = read_model("NVIDIA-Nemotron-3-Nano-30B-A3B-BF16"), read_gpu("H200")
     unknown = memory_answer(model, gpu)

@@ -159,7 +159,7 @@ def memory_answer(
     """All that `sweep memory --json` prints; `requests_that_fit` is None without a budget or where weights are unknown.
 
     weights: bytes by hand, in place of what the parameters give. budget_bytes: for keys and values, in place of a GPU.
-    Bytes in the table are on all GPUs together, as the budget is.
+    Bytes are on all GPUs together, but for `bytes_per_token` and `bytes_per_token_windows_full`: those of one copy.
     """
     if not contexts:
         raise InputError("contexts: give one or more")
@@ -174,6 +174,7 @@ def memory_answer(
         "bytes_per_token": bytes_per_token(model, held.kv_dtype),
         "bytes_per_token_windows_full": bytes_per_token_windows_full(model, held.kv_dtype),
         "bytes_per_token_on_all_gpus": bytes_per_token(model, held.kv_dtype, held.gpus),
+        "bytes_per_token_windows_full_on_all_gpus": bytes_per_token_windows_full(model, held.kv_dtype, held.gpus),
         "parameters": model.parameters,
         "weight_bytes": known,
         "gpu": gpu.name if gpu else None,
