@@ -446,7 +446,7 @@ def lab(
 
     Example: sweep lab --predict 60 15 4 20
     """
-    from sweep.lab import text
+    from sweep.commands.lab_text import text
 
     width = min(shutil.get_terminal_size().columns, 80)
     print(text(seed, predict, width), end="")

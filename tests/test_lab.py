@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from sweep import lab
+from sweep.commands import lab_text
 from sweep.errors import InputError
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "lab.json").read_text())
@@ -39,7 +40,7 @@ def drawn(seed: int) -> list[int]:
 
 def plain(seed: int, predictions: tuple[float, float, float, float] | None = None) -> str:
     """The lesson with its line breaks taken out."""
-    return " ".join(lab.text(seed, predictions, 80).split())
+    return " ".join(lab_text.text(seed, predictions, 80).split())
 
 
 def teach(monkeypatch: pytest.MonkeyPatch, lengths: list[int]) -> str:
@@ -106,7 +107,7 @@ def test_the_lesson_sends_to_the_study_of_other_seeds_and_does_not_give_its_resu
 def test_the_lesson_is_ascii_in_at_most_80_columns(
     seed: int, predictions: tuple[float, float, float, float] | None
 ) -> None:
-    lesson = lab.text(seed, predictions, 200)
+    lesson = lab_text.text(seed, predictions, 200)
     assert lesson.isascii()
     assert lesson.replace("\n", "").isprintable()
     assert max(map(len, lesson.splitlines())) <= 80
@@ -114,9 +115,9 @@ def test_the_lesson_is_ascii_in_at_most_80_columns(
 
 
 def test_prose_keeps_to_a_narrow_terminal() -> None:
-    prose = [line for line in lab.text(37, None, 50).splitlines() if not line.startswith(" ")]
+    prose = [line for line in lab_text.text(37, None, 50).splitlines() if not line.startswith(" ")]
     assert max(map(len, prose)) <= 50
-    assert " ".join(lab.text(37, None, 50).split()) == plain(37)
+    assert " ".join(lab_text.text(37, None, 50).split()) == plain(37)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -179,7 +180,7 @@ def test_long_requests_of_one_length_leave_nothing_to_gain(monkeypatch: pytest.M
 
 
 def test_predictions_are_scored_beside_the_actual_values() -> None:
-    lines = {line.split()[0]: line for line in lab.text(37, (64, 17, 8, 1e-9), 80).splitlines() if line.strip()}
+    lines = {line.split()[0]: line for line in lab_text.text(37, (64, 17, 8, 1e-9), 80).splitlines() if line.strip()}
     assert re.search(r" 64 +64\.0 +spot on$", lines["P1"])
     assert re.search(r" 17 +16\.0 +within 10% \(\+6\.2%\)$", lines["P2"])
     assert re.search(r" 8 +5\.0 +1\.58x too high$", lines["P3"])
@@ -197,7 +198,7 @@ def test_a_prediction_as_printed_is_spot_on_and_10_percent_off_is_still_close() 
 
 def test_unusable_seeds_and_predictions_are_refused_with_a_line_each() -> None:
     with pytest.raises(InputError) as caught:
-        lab.text(-1, (64, float("nan"), 0, float("inf")), 80)
+        lab_text.text(-1, (64, float("nan"), 0, float("inf")), 80)
     assert caught.value.lines == (
         "seed: must be an integer from 0 to 2^63 - 1, got -1",
         "predict: P2 must be a number above 0, got nan",
