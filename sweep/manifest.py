@@ -111,7 +111,7 @@ def _clock(cell: Cell, point: Point) -> dict[str, float | None]:
     rate, capacity = timing.rate_per_s, timing.capacity_per_s
     return {
         "requested_rate_per_s": rate if timing.has_seconds else None,
-        "requested_gap_cv": demand.arrivals.gap_cv(),
+        "requested_gap_cv": demand.gap_cv(),
         "capacity_per_s": capacity if timing.has_seconds and math.isfinite(capacity) else None,
         "offered_load": timing.load,
         "static_load": timing.static_load,

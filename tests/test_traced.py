@@ -13,7 +13,7 @@ from sweep.manifest import manifest
 from sweep.model.trace_pack import packed, unpacked
 from sweep.results import Store
 from sweep.rows.draws import outputs, workloads
-from sweep.study import parse_study, read_study, traced
+from sweep.study import files, parse_study, read_study
 from sweep.verify import verify
 
 HEADER = "prompt_tokens,output_tokens\n"
@@ -237,7 +237,7 @@ def test_what_cannot_be_meant_is_refused(refusal_of, workload, parts, problem):
 
 
 def test_a_trace_that_is_too_long_for_a_study_says_how_to_cut_it(refusal_of, monkeypatch):
-    monkeypatch.setattr(traced, "MOST_ROWS", 100)
+    monkeypatch.setattr(files, "MOST_ROWS", 100)
     (line,) = refusal_of(trace())
     assert "200 requests; a study holds 100: set first = 100" in line
 

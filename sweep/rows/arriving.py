@@ -13,12 +13,12 @@ from scipy.special import ndtri
 
 from sweep.grid import Cell, Chunk, Point
 from sweep.metrics import OF_SLO_RATE, TIMED
-from sweep.model.arrivals import arrival_s, observed, think_times
+from sweep.model.arrivals import observed, think_times
 from sweep.model.arriving import continuous_times, static_times
 from sweep.model.steptime import Constant
 from sweep.model.times import Requests, Times
 from sweep.model.uniforms import CLASSES, PREDICTIONS, uniforms
-from sweep.rows.draws import outputs, workloads
+from sweep.rows.draws import arrivals, outputs, workloads
 from sweep.rows.latencies import Window, latency_columns, lived, mean_of, meets, ratio, span_s, utilisation
 from sweep.study.arrival_spec import SloSpec
 from sweep.study.timing import Timing
@@ -119,15 +119,13 @@ def _columns(point: Point, cell: Cell, drawn: _Drawn, first: int, count: int) ->
 def _requests(point: Point, timing: Timing, drawn: _Drawn, first: int, count: int) -> Requests:
     workload = point.workload
     assert workload.demand is not None
-    arrivals, size = workload.demand.arrivals, workload.requests
-    at = (workload.seed, first, count, size)
+    spec, size = workload.demand.arrivals, workload.requests
     rank = _ranks(point, timing, drawn.output, first, count)
-    if arrivals.process == "clients":
-        think = think_times(arrivals.think_s or 0.0, *at)
-        assert arrivals.clients is not None
-        return Requests(np.zeros((count, size)), drawn.output, drawn.prompt, rank, min(arrivals.clients, size), think)
-    times = arrival_s(arrivals.pattern(), timing.rate_per_s, *at)
-    return Requests(times, drawn.output, drawn.prompt, rank)
+    if spec.process == "clients":
+        think = think_times(spec.think_s or 0.0, workload.seed, first, count, size)
+        assert spec.clients is not None
+        return Requests(np.zeros((count, size)), drawn.output, drawn.prompt, rank, min(spec.clients, size), think)
+    return Requests(arrivals(workload, timing.rate_per_s, first, count), drawn.output, drawn.prompt, rank)
 
 
 def _ranks(point: Point, timing: Timing, output: I64, first: int, count: int) -> F64:

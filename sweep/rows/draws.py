@@ -1,4 +1,4 @@
-"""The workloads of a chunk as arrays: outputs, prompts and prefix groups, each from a stream of its own.
+"""The workloads of a chunk as arrays: outputs, prompts, prefix groups and arrivals, each from a stream of its own.
 
 A draw depends on the seed, the stream, the replicate and the place of the request, so it does not matter in which
 pieces the replicates are drawn. Where slots alone limit a server, `lockstep` draws and schedules in one go instead.
@@ -8,12 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweep.grid import Rows, Workload
+from sweep.model.arrivals import arrival_s
 from sweep.model.distributions import Distribution, Given, Lab, Uniform
 from sweep.model.lengths import lab_lengths, look_up_of
 from sweep.model.lockstep import OUTPUTS, PREFIXES, PROMPTS, draw_lengths
 from sweep.model.policies import Workloads
 
 I64 = NDArray[np.int64]
+F64 = NDArray[np.float64]
 
 
 def outputs(workload: Workload, first: int, count: int) -> I64:
@@ -38,6 +40,23 @@ def workloads(workload: Workload, first: int, count: int) -> Workloads:
         groups = _lengths(Uniform(low=0, high=prefix.groups - 1), workload, first, count, PREFIXES)
     tokens = 0 if prefix is None else prefix.tokens
     return Workloads(own + tokens, outputs(workload, first, count), groups, tokens)
+
+
+def arrivals(workload: Workload, rate_per_s: float | None, first: int, count: int) -> F64:
+    """When the requests come in seconds, (count, requests), each replicate from 0 on; those of clients are not drawn.
+
+    Each row of a trace brings the gap before it, so a stretch of the file keeps the times that it has there.
+    """
+    demand = workload.demand
+    assert demand is not None
+    if demand.arrivals.process != "trace":
+        return arrival_s(demand.arrivals.pattern(), rate_per_s, workload.seed, first, count, workload.requests)
+    assert workload.rows is not None
+    assert demand.moments is not None
+    assert rate_per_s is not None
+    gaps_ns = demand.moments.gap_ns()[_places(workload.rows, workload, first, count)]
+    gaps_ns[:, 0] = 0
+    return np.cumsum(gaps_ns, axis=1) / 1e9 * (demand.moments.rate_per_s() / rate_per_s)
 
 
 def _places(rows: Rows, workload: Workload, first: int, count: int) -> I64:

@@ -28,6 +28,7 @@ from sweep.study.faults import (
     printable,
     refuse,
 )
+from sweep.study.files import read_files, without_files
 from sweep.study.ranges import MOST_CELLS
 from sweep.study.resolve import is_under, resolve
 from sweep.study.runnable import why_not
@@ -43,8 +44,12 @@ from sweep.study.schema import (
     is_served_study,
     slots_of,
 )
+<<<<<<< /tmp/times/stage/sweep/study/__init__.py
+from sweep.study.timing import clock_faults
+=======
 from sweep.study.timing import clock_faults, kept_unasked
 from sweep.study.traced import read_files, without_files
+>>>>>>> /tmp/times/theirs.txt
 
 __all__ = [
     "Axis",
@@ -176,10 +181,10 @@ def _slots_found(study: Study) -> dict[str, Any]:
 
 
 def _files_read(study: Study) -> dict[str, Any]:
-    """What stands for the files of arrivals and step times that are read by each cell; nothing where there are none."""
-    specs = [(setting.workload.arrivals, setting.server.step) for setting in study.resolved]
-    digests = [[None if spec is None else spec.digest() for spec in pair] for pair in specs]
-    return {"files_read": digests} if any(map(any, digests)) else {}
+    """What stands for the files of step times that are read by each cell; nothing where there are none."""
+    steps = [setting.server.step for setting in study.resolved]
+    digests = [None if step is None else step.digest() for step in steps]
+    return {"files_read": [[None, digest] for digest in digests]} if any(digests) else {}
 
 
 def plain(study: Study) -> dict[str, Any]:

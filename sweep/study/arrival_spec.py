@@ -4,19 +4,17 @@ Names and combinations are checked here; the draws are in `model.arrivals`. What
 depends on the server and is in `timing`.
 """
 
-import hashlib
-from functools import lru_cache
 from itertools import pairwise
-from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from sweep.errors import SweepError
 from sweep.model.arrival_patterns import AtOnce, Bursts, Gaps, Pattern, Phases, Times
+from sweep.model.trace_pack import Moments, moments_of, unpacked_times
 from sweep.study.strict import Strict
+from sweep.study.traced import UNREAD, PackedTimes
 
-Process = Literal["at_once", "poisson", "gamma", "weibull", "phases", "bursts", "times", "clients"]
+Process = Literal["at_once", "poisson", "gamma", "weibull", "phases", "bursts", "times", "trace", "clients"]
 
 MOST_S = 1e12
 MOST_CLIENTS = 1_000_000
@@ -32,7 +30,8 @@ _KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "weibull": (("cv",), ()),
     "phases": (("phases",), ()),
     "bursts": (("on_share", "on_s"), ()),
-    "times": ((), ("times_s", "path")),
+    "times": ((), ("times_s", "path", "packed_times")),
+    "trace": ((), ()),
     "clients": (("clients",), ("think_s",)),
 }
 
@@ -51,10 +50,10 @@ class ArrivalSpec(Strict):
 
     process: Process
     """"at_once": all wait from the start. "poisson": exponential gaps; "gamma", "weibull": gaps of a given `cv`.
-    "phases": a rate that changes, again and again; "bursts": on and off at random; "times": given ones; "clients": each
-    sends its next request some time after the answer to its last."""
+    "phases": a rate that changes, again and again; "bursts": on and off at random; "times": given ones; "trace": those
+    of the rows of [workload.trace]; "clients": each sends its next request some time after the answer to its last."""
     rate_per_s: Rate | None = None
-    """Requests a second on average."""
+    """Requests a second on average. Given times and those of a trace need neither this nor `load`: they are kept."""
     load: Annotated[float, Field(gt=0, le=1e6)] | None = None
     """The rate as a share of what continuous batching can serve with all slots busy, in place of `rate_per_s`."""
     cv: Cv | None = None
@@ -68,7 +67,9 @@ class ArrivalSpec(Strict):
     times_s: Annotated[tuple[Seconds, ...], Field(strict=False, min_length=2)] | None = None
     """When each request comes, in seconds, rising; with a rate or a load they are stretched to it."""
     path: Annotated[str, Field(min_length=1)] | None = None
-    """A file of requests in place of `times_s`, by its absolute path."""
+    """A file of requests in place of `times_s`, seen from the folder of the study file."""
+    packed_times: PackedTimes | None = None
+    """The times that were read, packed; filled in, not written by hand."""
     clients: Annotated[int, Field(ge=1, le=MOST_CLIENTS)] | None = None
     """Clients, who all send a request at the start."""
     think_s: Seconds | None = None
@@ -89,6 +90,8 @@ class ArrivalSpec(Strict):
             raise ValueError(f'{extra[0]} does not go with process = "{self.process}"')
         if self.process == "times" and (self.times_s is None) == (self.path is None):
             raise ValueError('process = "times" needs times_s or path, and not both')
+        if self.path is not None and self.packed_times is None:
+            raise ValueError(UNREAD)
         self._check_rate()
         self._check_times()
         if self.phases is not None and not any(phase.factor > 0 for phase in self.phases):
@@ -101,37 +104,31 @@ class ArrivalSpec(Strict):
             raise ValueError("rate_per_s and load are both given; keep one of them")
         if self.process in ("at_once", "clients") and rated:
             raise ValueError(f'{rated[0]} does not go with process = "{self.process}"')
-        if self.process not in ("at_once", "clients", "times") and not rated:
+        if self.process not in ("at_once", "clients", "times", "trace") and not rated:
             raise ValueError(f'process = "{self.process}" needs rate_per_s or load')
         if self.process == "at_once" and self.horizon == "steady":
             raise ValueError('horizon = "steady" needs requests that keep coming, not process = "at_once"')
 
     def _check_times(self) -> None:
-        if self.process != "times":
+        if self.times_s is None:
             return
-        if self.path is not None and not Path(self.path).is_absolute():
-            raise ValueError("path: must be absolute: a study is read again from its results folder")
-        times = self.given_s()
-        if any(later < sooner for sooner, later in pairwise(times)):
+        if any(later < sooner for sooner, later in pairwise(self.times_s)):
             raise ValueError("times_s: must not fall")
-        if times[-1] == times[0]:
+        if self.times_s[-1] == self.times_s[0]:
             raise ValueError('times_s: all the same; use process = "at_once"')
 
-    def given_s(self) -> tuple[float, ...]:
-        """The given times, or those of the file, from 0 on."""
-        times = self.times_s if self.times_s is not None else _times_in(str(self.path))
-        return tuple(moment - times[0] for moment in times)
-
-    def digest(self) -> str | None:
-        """What stands for the times of a file, which may change while its name does not; None without a file."""
-        return None if self.path is None else hashlib.sha256(repr(self.given_s()).encode()).hexdigest()
+    def moments(self) -> Moments | None:
+        """The given times, or those of the file; None for other processes."""
+        if self.packed_times is not None:
+            return unpacked_times(self.packed_times)
+        return None if self.times_s is None else moments_of(self.times_s)
 
     def gap_cv(self) -> float | None:
         """The cv of the gaps that is asked for; None where the process is not one of independent gaps."""
         return 1.0 if self.process == "poisson" else self.cv
 
     def pattern(self) -> Pattern:
-        """The process as `model.arrivals` draws it; that of clients is made by the server."""
+        """The process as `model.arrivals` draws it; clients' is made by the server, a trace's drawn with its rows."""
         match self.process:
             case "poisson":
                 return Gaps("exponential")
@@ -146,7 +143,9 @@ class ArrivalSpec(Strict):
                 assert self.on_s is not None
                 return Bursts(self.on_share, self.on_s)
             case "times":
-                return Times(self.given_s())
+                moments = self.moments()
+                assert moments is not None
+                return Times(tuple(moments.seconds.tolist()))
             case _:
                 return AtOnce()
 
@@ -168,17 +167,3 @@ class SloSpec(Strict):
         if self.ttft_s is None and self.tpot_s is None and self.e2e_s is None:
             raise ValueError("needs ttft_s, tpot_s or e2e_s")
         return self
-
-
-@lru_cache(maxsize=8)
-def _times_in(path: str) -> tuple[float, ...]:
-    """The arrivals in a file of requests. Raises ValueError where there are none."""
-    from sweep.model.traces import read_trace  # polars, which few studies need
-
-    try:
-        arrival_s = read_trace(path).arrival_s
-    except SweepError as error:
-        raise ValueError(str(error)) from None
-    if arrival_s is None or len(arrival_s) < 2:
-        raise ValueError(f"{path}: has no arrival times")
-    return tuple(arrival_s.tolist())

@@ -81,12 +81,13 @@ def _clock_fault(metric: str, resolved: tuple[Setting, ...]) -> str:
         return "needs workload.arrivals, a server.order or a server.step"
     if metric in OF_SLO and not all(setting.workload.slo is not None for setting in resolved):
         return "needs a workload.slo in every cell"
-    rated = ("poisson", "gamma", "weibull", "times")
+    own, rated = ("times", "trace"), ("poisson", "gamma", "weibull")
     arrivals = [setting.workload.arrivals for setting in resolved]
     if metric in OF_SLO_RATE and not all(
-        spec is not None and spec.process in rated and (spec.rate_per_s or spec.load) for spec in arrivals
+        spec is not None and (spec.process in own or (spec.process in rated and (spec.rate_per_s or spec.load)))
+        for spec in arrivals
     ):
-        return f"needs arrivals with a rate or a load and process = one of {', '.join(rated)}"
+        return f"needs arrivals with a rate: process = one of {', '.join((*rated, *own))}"
     return ""
 
 

@@ -76,6 +76,16 @@ class WorkloadSpec(Strict):
         return {**data, "output": outputs_of(trace.get("rows") if isinstance(trace, dict) else None)}
 
     @model_validator(mode="after")
+    def _a_trace_has_the_times_asked_for(self) -> Self:
+        if self.arrivals is None or self.arrivals.process != "trace":
+            return self
+        if self.trace is None:
+            raise ValueError('arrivals: process = "trace" takes those of [workload.trace]; name a file there')
+        if self.trace.packed_times is None:
+            raise ValueError("trace.rows: was read without times; take rows out, and the file is read again")
+        return self
+
+    @model_validator(mode="after")
     def _prompts_are_not_empty(self) -> Self:
         if isinstance(self.prompt, Lab):
             raise ValueError('prompt: "lab" has outputs only')

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from sweep.model.steptime import Constant, StepTime, computes_prompts, largest_batch
+from sweep.model.trace_pack import Moments
 from sweep.study.arrival_spec import ArrivalSpec, SloSpec
 from sweep.study.capacity import capacities, has_prompts
 from sweep.study.faults import Fault
@@ -40,12 +41,17 @@ class Demand(NamedTuple):
     priorities: tuple[float, ...] | None
     slo: SloSpec | None
     prompts: bool  # whether there are any
+    moments: Moments | None = None  # of given times, or of the rows of a trace
+
+    def gap_cv(self) -> float | None:
+        """The cv of the gaps that is asked for; None where the process is not one of gaps."""
+        return self.arrivals.gap_cv() if self.moments is None else self.moments.gap_cv()
 
 
 def demand_of(workload: WorkloadSpec) -> Demand:
     """What arrives, with what is left out filled in."""
     arrivals = workload.arrivals or ArrivalSpec(process="at_once")
-    return Demand(arrivals, workload.priorities, workload.slo, has_prompts(workload))
+    return Demand(arrivals, workload.priorities, workload.slo, has_prompts(workload), _moments(workload))
 
 
 def timing_of(setting: Setting, *, served: bool) -> Timing:
@@ -57,7 +63,7 @@ def timing_of(setting: Setting, *, served: bool) -> Timing:
     elif server.step_ms is not None:
         step_time = Constant(server.step_ms / 1000)
     continuous_per_s, static_per_s = capacities(setting, step_time, served=served)
-    rate = _rate(workload.arrivals, continuous_per_s)
+    rate = _rate(workload, continuous_per_s)
     return Timing(
         step_time,
         server.step is not None or server.step_ms is not None,
@@ -117,8 +123,9 @@ def clock_faults(resolved: Iterable[Setting]) -> Iterator[Fault]:
             yield Fault(late, "is in seconds and needs a step time", hint="set server.step_ms")
         if server.order == "priority" and workload.priorities is None:
             yield Fault(("workload", "priorities"), 'missing; server.order = "priority" needs it', kind="missing")
-        if arrivals is not None and arrivals.process == "times" and workload.requests > len(arrivals.given_s()):
-            there = f"{workload.requests:,} requests, and arrivals has {len(arrivals.given_s()):,} times"
+        given = arrivals.moments() if arrivals is not None else None
+        if given is not None and workload.requests > len(given.seconds):
+            there = f"{workload.requests:,} requests, and arrivals has {len(given.seconds):,} times"
             yield Fault(("workload", "requests"), there)
         for path, value in _of_memory(setting).items():
             if value:
@@ -155,10 +162,23 @@ def _prompt_faults(setting: Setting, *, served: bool) -> Iterator[Fault]:
 
 def _speaks_of_seconds(arrivals: ArrivalSpec) -> bool:
     own = arrivals.process in ("phases", "bursts", "times") or bool(arrivals.think_s)
-    return arrivals.rate_per_s is not None or own
+    unscaled = arrivals.process == "trace" and arrivals.load is None
+    return arrivals.rate_per_s is not None or own or unscaled
 
 
-def _rate(arrivals: ArrivalSpec | None, capacity_per_s: float) -> float | None:
+def _moments(workload: WorkloadSpec) -> Moments | None:
+    """Given times, or those of the rows of a trace; None where arrivals are drawn."""
+    arrivals = workload.arrivals
+    if arrivals is not None and arrivals.process == "trace":
+        assert workload.trace is not None
+        return workload.trace.moments()
+    return None if arrivals is None else arrivals.moments()
+
+
+def _rate(workload: WorkloadSpec, capacity_per_s: float) -> float | None:
+    arrivals, moments = workload.arrivals, _moments(workload)
     if arrivals is None:
         return None
-    return arrivals.load * capacity_per_s if arrivals.load is not None else arrivals.rate_per_s
+    if arrivals.load is not None:
+        return arrivals.load * capacity_per_s
+    return arrivals.rate_per_s if arrivals.rate_per_s or moments is None else moments.rate_per_s()
