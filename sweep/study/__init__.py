@@ -44,12 +44,7 @@ from sweep.study.schema import (
     is_served_study,
     slots_of,
 )
-<<<<<<< /tmp/times/stage/sweep/study/__init__.py
-from sweep.study.timing import clock_faults
-=======
 from sweep.study.timing import clock_faults, kept_unasked
-from sweep.study.traced import read_files, without_files
->>>>>>> /tmp/times/theirs.txt
 
 __all__ = [
     "Axis",
