@@ -6,34 +6,42 @@ one at a time, each in a step of its own in which nobody else moves on; a reques
 tokens of KV cache in its step s.
 
 Who waits is taken by rank, the lowest first, then in order of arrival; nobody who runs is stopped. Requests arrive at
-given times, or from clients that send the next one some time after the last answer. Left out: blocks, preemption and
-token budgets, which are the business of `server`.
+given times, or from clients that send the next one some time after the last answer. Given times, one rank and equal
+steps are left to the lanes of `queues`. Left out: blocks, preemption and token budgets, which are the business of
+`server`.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sweep.model.compiled import kernel
+from sweep.model.queues import Waited, continuous_waits, static_waits
 from sweep.model.steptime import AFFINE, CONSTANT, ROOFLINE, Constant, StepTime, packed
-from sweep.model.times import Requests, Times, in_units
+from sweep.model.times import AnyTimes, Requests, Times, Waits, in_units
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
 
 NEVER = 2**62  # a step that is not reached
+LANE_SLOTS = 4096
+MOST_EXACT = 2.0**53  # below it every whole number of steps is a float64
 
 
-def continuous_times(step_time: StepTime, requests: Requests, slots: int, *, charged: bool = True) -> Times:
+def continuous_times(step_time: StepTime, requests: Requests, slots: int, *, charged: bool = True) -> AnyTimes:
     """What continuous batching does: a free slot is taken at once when somebody waits.
 
     charged : whether prompts take time; they are read from the KV cache in any case.
     """
+    equal = isinstance(step_time, Constant) and not (charged and requests.prompt.any())
+    arrival = _in_whole_steps(step_time, requests) if equal and slots <= LANE_SLOTS else None
+    if arrival is not None:
+        return _waits(arrival, requests, continuous_waits(arrival, requests.output, slots), step_time)
     code, think, times = _prepared(step_time, requests)
-    if isinstance(step_time, Constant) and not (charged and requests.prompt.any()):
-        output, _, rank = _tokens_and_rank(requests)
+    output, prompt, rank = _tokens_and_rank(requests)
+    if equal:
         _continuous_equal(requests.clients, think, output, rank, slots, *times[:5])
-        return times
-    _continuous(code, requests.clients, think, *_tokens_and_rank(requests), slots, charged, *times[:5])
+    else:
+        _continuous(code, requests.clients, think, output, prompt, rank, slots, charged, *times[:5])
     return times
 
 
@@ -45,17 +53,36 @@ def static_times(
     charged: bool = True,
     max_wait_s: float = 0.0,
     padded: bool = True,
-) -> Times:
+) -> AnyTimes:
     """What static batching does: a group starts when the server is free and `slots` requests wait, or when one of them
     has waited for `max_wait_s`; all of it leaves before the next one starts.
 
     padded : members that are done go on computing until the longest is done; or they leave the batch. Either way their
     answer is complete, and leaves, with their last token.
     """
-    code, think, times = _prepared(step_time, requests)
     wait = float(in_units(np.array(max_wait_s), step_time))
+    equal = isinstance(step_time, Constant) and not (charged and requests.prompt.any())
+    arrival = _in_whole_steps(step_time, requests, wait) if equal else None
+    if arrival is not None:
+        return _waits(arrival, requests, static_waits(arrival, requests.output, slots, int(wait)), step_time)
+    code, think, times = _prepared(step_time, requests)
     _static(code, requests.clients, think, *_tokens_and_rank(requests), slots, charged, wait, padded, *times[:5])
     return times
+
+
+def _in_whole_steps(step_time: StepTime, requests: Requests, max_wait: float = 0.0) -> F64 | None:
+    """Arrivals as `queues` takes them; None if it does not apply, or times would be too large to be exact."""
+    if requests.clients > 0 or (requests.rank != requests.rank.flat[0]).any():
+        return None
+    arrival = np.broadcast_to(in_units(requests.arrival_s, step_time), requests.output.shape)
+    last = arrival[:, -1].max(initial=0) + float(requests.output.sum(axis=1).max(initial=0)) + max_wait
+    return arrival if last < MOST_EXACT else None
+
+
+def _waits(arrival: F64, requests: Requests, waited: Waited, step_time: StepTime) -> Waits:
+    assert isinstance(step_time, Constant)
+    over = arrival[:, -1] + waited.rest
+    return Waits(arrival, waited.wait, requests.output, waited.steps, over, step_time.step_s)
 
 
 def _prepared(step_time: StepTime, requests: Requests) -> tuple[F64, F64, Times]:
@@ -76,8 +103,10 @@ def _prepared(step_time: StepTime, requests: Requests) -> tuple[F64, F64, Times]
 
 def _tokens_and_rank(requests: Requests) -> tuple[I64, I64, F64]:
     """Outputs, prompts and ranks as arrays of one kind, so that the kernels are compiled once."""
-    output, prompt = (np.require(array, np.int64, ["C", "W"]) for array in (requests.output, requests.prompt))
-    return output, prompt, np.require(requests.rank, np.float64, ["C", "W"])
+    wide = (np.broadcast_to(array, requests.output.shape) for array in (requests.output, requests.prompt))
+    output, prompt = (np.require(array, np.int64, ["C", "W"]) for array in wide)
+    rank = np.broadcast_to(requests.rank, requests.output.shape)
+    return output, prompt, np.require(rank, np.float64, ["C", "W"])
 
 
 # ---- the step kernel: needs CONSTANT, AFFINE and ROOFLINE of `steptime`, which says how the array is laid out

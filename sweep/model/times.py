@@ -1,6 +1,6 @@
 """Requests that arrive over time, and what became of each: the values that kernels with a clock take and give."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,15 +9,17 @@ from sweep.model.steptime import Constant, StepTime
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
+Array = NDArray[Any]
 
 _ALMOST = 1 - 1e-12  # what a quotient of two rounded times may be short of or beyond a whole number
 
 
 class Requests(NamedTuple):
-    """What arrives, (workloads, requests) each; `arrival_s` rises along a row.
+    """What arrives, (workloads, requests) each; `arrival_s` never falls along a row, from 0 or later on.
 
-    With `clients` above 0 there are that many, who all send a request at 0; request i is the i-th that is sent, and its
-    client sends the next one `think_s[i]` after its end. `arrival_s` is then not looked at.
+    Prompts, ranks and times of thinking may be (1, 1): the same for all. With `clients` above 0 there are that many,
+    who all send a request at 0; request i is the i-th that is sent, and its client sends the next one `think_s[i]`
+    after its end. `arrival_s` is then not looked at.
     """
 
     arrival_s: F64
@@ -42,6 +44,42 @@ class Times(NamedTuple):
     finish: F64
     steps: I64  # (workloads,), that gave a token; those that compute a prompt and idle time are not among them
     unit_s: float
+
+    @property
+    def over(self) -> F64:
+        """When each workload is done, (workloads,)."""
+        return np.asarray(self.finish.max(axis=1))
+
+
+class Waits(NamedTuple):
+    """The same where all steps take `unit_s`, and prompts no time: then all follows from how many steps a request waits
+    for its slot. The clock counts steps.
+    """
+
+    arrival: F64
+    wait: Array  # whole steps, of an unsigned type
+    output: I64
+    steps: I64
+    over: F64
+    unit_s: float
+
+    @property
+    def start(self) -> F64:
+        """When each request got its slot, (workloads, requests)."""
+        return np.asarray(self.arrival + self.wait)
+
+    @property
+    def first(self) -> F64:
+        """Its first token; nan without output."""
+        return np.where(self.output > 0, self.start + 1, np.nan)
+
+    @property
+    def finish(self) -> F64:
+        """Its last token; where there is no output, its start."""
+        return np.asarray(self.start + self.output)
+
+
+AnyTimes = Times | Waits
 
 
 def in_units(seconds: F64, step_time: StepTime) -> F64:

@@ -16,10 +16,10 @@ from sweep.metrics import OF_SLO_RATE, TIMED
 from sweep.model.arrivals import observed, think_times
 from sweep.model.arriving import continuous_times, static_times
 from sweep.model.steptime import Constant
-from sweep.model.times import Requests, Times
+from sweep.model.times import AnyTimes, Requests
 from sweep.model.uniforms import CLASSES, PREDICTIONS, uniforms
 from sweep.rows.draws import arrivals, outputs, workloads
-from sweep.rows.latencies import Window, latency_columns, lived, mean_of, meets, ratio, span_s, utilisation
+from sweep.rows.latencies import Window, latency_columns, meets, ratio, span_s, utilisation
 from sweep.study.arrival_spec import SloSpec
 from sweep.study.timing import Timing
 
@@ -91,29 +91,28 @@ def _columns(point: Point, cell: Cell, drawn: _Drawn, first: int, count: int) ->
         "output_tokens": drawn.output.sum(axis=1),
         "longest_output_tokens": drawn.output.max(axis=1),
     }
-    lives = {name: lived(times, drawn.output, window) for name, times in runs.items()}
-    wanted = set(point.measure)
+    compared = [metric for metric in ("wait", "ttft", "e2e") if f"{metric}_ratio" in point.measure]
+    wanted = {*point.measure, *(f"{name}_{metric}_mean_s" for name in runs for metric in compared)}
     for name, times in runs.items():
         known = timing.has_seconds
         found[f"{name}_steps"] = times.steps
         found[f"{name}_s"] = span_s(times) if known else np.full(count, np.nan)
         found[f"{name}_utilisation"] = utilisation(times, cell.slots, window)
-        found |= latency_columns(name, lives[name], times, window, workload.demand.slo, wanted)
+        found |= latency_columns(name, times, drawn.output, window, workload.demand.slo, wanted)
         if f"{name}_slo_rate_per_s" in wanted:
             assert workload.demand.slo is not None
             slo = workload.demand.slo
             found[f"{name}_slo_rate_per_s"] = _largest_rate(cell, name, requests, slo, window)
-    for metric in ("wait", "ttft", "e2e"):
-        if f"{metric}_ratio" in wanted:
-            static, continuous = (mean_of(getattr(lives[name], metric)) for name in ("static", "continuous"))
-            found[f"{metric}_ratio"] = ratio(static, continuous)
+    for metric in compared:
+        found[f"{metric}_ratio"] = ratio(*(found[f"{name}_{metric}_mean_s"] for name in runs))
     if steady and timing.static_load is not None and timing.static_load >= 1:
         overloaded = [one for one in found if one in TIMED and one.startswith(("static", "wait_", "ttft_", "e2e_"))]
         found |= {one: np.full(count, np.nan) for one in overloaded}
-    rate, cv = observed(_sent_s(runs["continuous"]) if arrivals.process == "clients" else requests.arrival_s)
+    if wanted & {"arrival_rate_per_s", "arrival_gap_cv"}:
+        sent_s = _sent_s(runs["continuous"]) if arrivals.process == "clients" else requests.arrival_s
+        found["arrival_rate_per_s"], found["arrival_gap_cv"] = observed(sent_s)
     with np.errstate(divide="ignore", invalid="ignore"):
-        multiple = {"multiple": found["static_steps"] / found["continuous_steps"]}
-    return found | multiple | {"arrival_rate_per_s": rate, "arrival_gap_cv": cv}
+        return found | {"multiple": found["static_steps"] / found["continuous_steps"]}
 
 
 def _requests(point: Point, timing: Timing, drawn: _Drawn, first: int, count: int) -> Requests:
@@ -146,7 +145,7 @@ def _ranks(point: Point, timing: Timing, output: I64, first: int, count: int) ->
     return np.zeros(output.shape)
 
 
-def _run(scheduler: str, timing: Timing, requests: Requests, slots: int) -> Times:
+def _run(scheduler: str, timing: Timing, requests: Requests, slots: int) -> AnyTimes:
     charged = timing.charges_prompts
     if scheduler == "continuous":
         return continuous_times(timing.step_time, requests, slots, charged=charged)
@@ -166,8 +165,8 @@ def _largest_rate(cell: Cell, scheduler: str, requests: Requests, slo: SloSpec, 
 
     def kept(rate_per_s: F64) -> Flags:
         stretched = requests._replace(arrival_s=requests.arrival_s * (own_rate_per_s / rate_per_s)[:, None])
-        lives = lived(_run(scheduler, timing, stretched, cell.slots), requests.output, window)
-        return np.asarray(meets(lives, slo).mean(axis=1) >= slo.share)
+        met = meets(_run(scheduler, timing, stretched, cell.slots), requests.output, window, slo)
+        return np.asarray(met.mean(axis=1) >= slo.share)
 
     count = len(requests.output)
     low, high = (np.full(count, timing.capacity_per_s * factor) for factor in RATES)
@@ -179,6 +178,6 @@ def _largest_rate(cell: Cell, scheduler: str, requests: Requests, slo: SloSpec, 
     return np.where(bracketed, low, np.nan)
 
 
-def _sent_s(times: Times) -> F64:
+def _sent_s(times: AnyTimes) -> F64:
     """When clients sent their requests."""
     return times.arrival * times.unit_s

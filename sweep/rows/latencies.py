@@ -10,12 +10,13 @@ counts to the end: the last token, or in a steady study the last arrival. Left o
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sweep.model.times import Times
+from sweep.model.queues import held_steps
+from sweep.model.times import AnyTimes, Waits
 from sweep.study.arrival_spec import SloSpec
 
 F64 = NDArray[np.float64]
@@ -23,6 +24,10 @@ I64 = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 Array = NDArray[Any]
 
+Latency = Literal["wait", "ttft", "tpot", "e2e"]
+
+LATENCIES: tuple[Latency, ...] = get_args(Latency)
+PERCENTS = (50, 90, 95, 99)
 BEYOND = 5  # requests that must lie beyond a percentile for it to be said
 
 
@@ -33,89 +38,120 @@ class Window(NamedTuple):
     steady: bool
 
 
-class Lived(NamedTuple):
-    """One scheduler's latencies of the requests that count, (workloads, counted), in seconds; nan where undefined."""
-
-    wait: F64
-    ttft: F64
-    tpot: F64
-    e2e: F64
-
-
-def lived(times: Times, output: I64, window: Window) -> Lived:
-    """The latencies of the requests that count."""
-    arrival, start, first, finish = (moments[:, window.first :] for moments in times[:4])
-    tokens, unit_s = output[:, window.first :], times.unit_s
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return Lived(
-            (start - arrival) * unit_s,
-            (first - arrival) * unit_s,
-            np.where(tokens > 1, (finish - first) / (tokens - 1) * unit_s, np.nan),
-            np.where(tokens > 0, (finish - arrival) * unit_s, np.nan),
-        )
-
-
 def latency_columns(
-    scheduler: str, lives: Lived, times: Times, window: Window, slo: SloSpec | None, wanted: set[str]
+    scheduler: str, times: AnyTimes, output: I64, window: Window, slo: SloSpec | None, wanted: set[str]
 ) -> dict[str, Array]:
     """The wanted ones of a scheduler's means, percentiles and shares."""
     found: dict[str, Array] = {}
-    for metric, values in lives._asdict().items():
-        names = {part: f"{scheduler}_{metric}_{part}_s" for part in ("mean", "p50", "p90", "p95", "p99")}
+    for metric in LATENCIES:
+        names = {part: f"{scheduler}_{metric}_{part}_s" for part in ("mean", *map("p{}".format, PERCENTS))}
+        percents = [percent for percent in PERCENTS if names[f"p{percent}"] in wanted]
         if not wanted & set(names.values()):
             continue
-        found[names.pop("mean")] = mean_of(values)
-        found |= zip(names.values(), percentiles(values, [int(part[1:]) for part in names]), strict=True)
-    found[f"{scheduler}_waited_share"] = (lives.wait > 0).mean(axis=1)
-    if slo is not None:
-        met = meets(lives, slo)
+        values = latency_s(metric, times, output, window)
+        if names["mean"] in wanted:
+            found[names["mean"]] = mean_of(values)
+        if percents:
+            said = percentiles(values, percents)
+            found |= {names[f"p{percent}"]: column for percent, column in zip(percents, said, strict=True)}
+    if f"{scheduler}_waited_share" in wanted:
+        found[f"{scheduler}_waited_share"] = _waited(times, window).mean(axis=1)
+    if slo is not None and wanted & {f"{scheduler}_slo_share", f"{scheduler}_goodput_per_s"}:
+        met = meets(times, output, window, slo)
         found[f"{scheduler}_slo_share"] = met.mean(axis=1)
         found[f"{scheduler}_goodput_per_s"] = ratio(met.sum(axis=1), _window_s(times, window))
     return found
 
 
-def meets(lives: Lived, slo: SloSpec) -> Flags:
+def latency_s(metric: Latency, times: AnyTimes, output: I64, window: Window) -> F64:
+    """One latency of the requests that count, (workloads, counted), in seconds; nan where undefined."""
+    tokens, unit_s = output[:, window.first :], times.unit_s
+    if isinstance(times, Waits):
+        wait = times.wait[:, window.first :]
+        match metric:
+            case "wait":
+                return _in_seconds(wait, unit_s)
+            case "ttft":
+                return _where(tokens > 0, _in_seconds(wait + wait.dtype.type(1), unit_s))
+            case "tpot":
+                return np.where(tokens > 1, unit_s, np.nan)
+            case "e2e":
+                return _where(tokens > 0, _in_seconds(np.add(wait, tokens, dtype=np.float64), unit_s))
+    arrival, first, finish = (moments[:, window.first :] for moments in (times.arrival, times.first, times.finish))
+    match metric:
+        case "wait":
+            return np.asarray((times.start[:, window.first :] - arrival) * unit_s)
+        case "ttft":
+            return np.asarray((first - arrival) * unit_s)
+        case "tpot":
+            with np.errstate(divide="ignore", invalid="ignore"):
+                return np.where(tokens > 1, (finish - first) / (tokens - 1) * unit_s, np.nan)
+        case "e2e":
+            return np.where(tokens > 0, (finish - arrival) * unit_s, np.nan)
+
+
+def meets(times: AnyTimes, output: I64, window: Window, slo: SloSpec) -> Flags:
     """Which requests have all that is asked; what a request has not, such as a second token, is not late."""
-    met = np.ones(lives.ttft.shape, np.bool_)
-    for limit, values in ((slo.ttft_s, lives.ttft), (slo.tpot_s, lives.tpot), (slo.e2e_s, lives.e2e)):
-        if limit is not None:
-            met &= ~(values > limit)
-    return met
+    limits: dict[Latency, float | None] = {"ttft": slo.ttft_s, "tpot": slo.tpot_s, "e2e": slo.e2e_s}
+    late = [latency_s(one, times, output, window) > limit for one, limit in limits.items() if limit is not None]
+    return np.asarray(~np.logical_or.reduce(late))
 
 
-def span_s(times: Times) -> F64:
+def span_s(times: AnyTimes) -> F64:
     """Seconds from the first arrival to the last token."""
-    return np.asarray((times.finish.max(axis=1) - times.arrival[:, 0]) * times.unit_s)
+    return np.asarray((times.over - times.arrival[:, 0]) * times.unit_s)
 
 
-def _window_s(times: Times, window: Window) -> F64:
+def utilisation(times: AnyTimes, slots: int, window: Window) -> F64:
+    """The share of slot-time in which slots are in use."""
+    start, end = _bounds(times, window)
+    if isinstance(times, Waits):
+        held = held_steps(times.arrival, times.wait, times.output, start, end)
+    else:
+        spans = np.minimum(times.finish, end[:, None]) - np.maximum(times.start, start[:, None])
+        held = np.maximum(spans, 0).sum(axis=1)
+    return ratio(held, slots * (end - start))
+
+
+def _waited(times: AnyTimes, window: Window) -> Flags:
+    """Which requests that count did not get a slot at once."""
+    wait = times.wait if isinstance(times, Waits) else times.start - times.arrival
+    return np.asarray(wait[:, window.first :] > 0)
+
+
+def _window_s(times: AnyTimes, window: Window) -> F64:
     """Seconds over which rates are taken."""
     start, end = _bounds(times, window)
     return np.asarray((end - start) * times.unit_s)
 
 
-def _bounds(times: Times, window: Window) -> tuple[F64, F64]:
+def _bounds(times: AnyTimes, window: Window) -> tuple[F64, F64]:
     """When it starts and ends, on the clock of the times."""
-    return times.arrival[:, window.first], times.arrival[:, -1] if window.steady else times.finish.max(axis=1)
+    return times.arrival[:, window.first], times.arrival[:, -1] if window.steady else times.over
 
 
-def utilisation(times: Times, slots: int, window: Window) -> F64:
-    """The share of slot-time in which slots are in use."""
-    start, end = _bounds(times, window)
-    held = np.minimum(times.finish, end[:, None]) - np.maximum(times.start, start[:, None])
-    return ratio(np.maximum(held, 0).sum(axis=1), slots * (end - start))
+def _in_seconds(steps: Array, unit_s: float) -> F64:
+    return np.multiply(steps, unit_s, dtype=np.float64)
+
+
+def _where(defined: Flags, values: F64) -> F64:
+    """The values where they are defined, else nan; put where they are, since most are."""
+    if not defined.all():
+        values[~defined] = np.nan
+    return values
 
 
 def mean_of(values: F64) -> F64:
     """The mean of the defined values of each row; nan where there is none."""
     defined = np.isfinite(values)
-    return ratio(np.where(defined, values, 0.0).sum(axis=1), defined.sum(axis=1))
+    counted = values if defined.all() else np.where(defined, values, 0.0)
+    return ratio(counted.sum(axis=1), np.count_nonzero(defined, axis=1))
 
 
 def percentiles(values: F64, percents: Sequence[int]) -> list[F64]:
     """Percentiles of the defined values of each row, linear between neighbours; nan where too few lie beyond."""
     ordered = np.sort(values, axis=1)  # nan last
-    counts = np.isfinite(values).sum(axis=1)
+    counts = np.count_nonzero(np.isfinite(values), axis=1)
     found = []
     for percent in percents:
         place = (counts - 1) * percent / 100
