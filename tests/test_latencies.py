@@ -304,6 +304,17 @@ def test_what_cannot_be_simulated_is_refused_in_words(changes, words: str) -> No
     assert any(words in line for line in caught.value.lines), caught.value.lines
 
 
+def test_measured_steps_can_stand_in_the_study_itself() -> None:
+    measured = [[1, 100, 0, 5.0], [1, 1000, 0, 6.0], [8, 800, 0, 8], [8, 8000, 0, 9.0]]  # as TOML gives them
+    study = document(measure=["continuous_tpot_mean_s"])
+    study["server"] = {"slots": 8, "step": {"kind": "table", "rows": measured}}
+    tpot_s = sweep.run(parse_study(study, "x.toml"), report=False).cells["continuous_tpot_mean_s_mean"][0]
+    assert 0.005 < tpot_s < 0.009
+    study["server"]["step"]["rows"][2] = [8, 800, 0]
+    with pytest.raises(StudyError, match="server.step.rows.2.3: missing"):
+        parse_study(study, "x.toml")
+
+
 def test_what_is_served_a_second_stands_beside_the_rates() -> None:
     for keep in ("rows", "summary"):
         study = parse_study(document(grid={"workload.arrivals.load": [0.3, 3.0]}), "x.toml")

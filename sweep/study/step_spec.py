@@ -20,6 +20,7 @@ from sweep.study.server_memory import known_gpu, known_model
 from sweep.study.strict import Strict
 
 Cost = Annotated[float, Field(ge=0, le=1e9)]
+Row = Annotated[tuple[float, float, float, float], Field(strict=False)]  # TOML and JSON have lists
 
 _KEYS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # needed, and beside them allowed
     "constant": (("ms",), ()),
@@ -62,7 +63,7 @@ class StepSpec(Strict):
     """Share of the peak bandwidth that is reached; left out: all of it."""
     arithmetic_share: Annotated[float, Field(gt=0, le=1)] | None = None
     """Share of the peak arithmetic that is reached; left out: all of it."""
-    rows: Annotated[tuple[tuple[float, float, float, float], ...], Field(strict=False, min_length=1)] | None = None
+    rows: Annotated[tuple[Row, ...], Field(strict=False, min_length=1)] | None = None
     """Measured steps: batch, kv_tokens, prefill_tokens and milliseconds of each."""
     path: Annotated[str, Field(min_length=1)] | None = None
     """A CSV file of measured steps, by its absolute path, in place of `rows`."""
