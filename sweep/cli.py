@@ -43,7 +43,13 @@ def main() -> None:
     """Runs the command line; what a user can mend is said in a line each, with exit status 2."""
     with ending_with_the_reader():
         try:
-            app()
+            sys.exit(app(standalone_mode=False))  # the status of typer.Exit, None for a command that came to its end
+        except typer.TyperException as error:
+            _say(*_usage_lines(error))
+            sys.exit(2)
+        except typer.Abort:  # what the parser makes of an input that ends too early
+            _say("aborted")
+            sys.exit(1)
         except SweepError as error:
             _say(*error.lines)
             sys.exit(2)
@@ -52,6 +58,14 @@ def main() -> None:
             sys.exit(2)
         finally:
             _say(*_notes_on_compiled_code())
+
+
+def _usage_lines(error: typer.TyperException) -> tuple[str, ...]:
+    """What is wrong with the command line itself; nothing where the help was shown instead."""
+    from sweep.commands.usage import usage_line
+
+    line = usage_line(error)
+    return InputError(line).lines if line else ()
 
 
 @app.callback(invoke_without_command=True)
