@@ -311,7 +311,7 @@ def test_measured_steps_can_stand_in_the_study_itself() -> None:
     tpot_s = sweep.run(parse_study(study, "x.toml"), report=False).cells["continuous_tpot_mean_s_mean"][0]
     assert 0.005 < tpot_s < 0.009
     study["server"]["step"]["rows"][2] = [8, 800, 0]
-    with pytest.raises(StudyError, match="server.step.rows.2.3: missing"):
+    with pytest.raises(StudyError, match=r"server\.step\.rows\.2\.3: missing"):
         parse_study(study, "x.toml")
 
 
