@@ -65,3 +65,30 @@ WITHOUT_SECONDS = ("static_waited_share", "continuous_waited_share", "wait_ratio
 EXTRA: tuple[str, ...] = get_args(Measured)
 COUNTS: tuple[str, ...] = (*_COUNTS_ALWAYS, *get_args(Count))
 METRICS = (*ALWAYS, *EXTRA)
+
+SCHEDULERS = ("static", "continuous")
+_UNITS = {  # by the end of the name, the longer ends first
+    "_per_s": "requests/s",
+    "_ratio": "",
+    "multiple_s": "",
+    "_s": "s",
+    "_steps": "steps",
+    "_tokens": "tokens",
+    "tokens_per_step": "tokens",
+    "_requests": "requests",
+    "_batch": "requests",
+    "_blocks": "blocks",
+    "_utilisation": "share",
+    "_share": "share",
+}
+
+
+def unit_of(metric: str) -> str:
+    """The unit of a metric, as its name tells; "" for ratios and plain numbers."""
+    return next((unit for end, unit in _UNITS.items() if metric.endswith(end)), "")
+
+
+def parted(metric: str) -> tuple[str, str]:
+    """The scheduler that a metric is of, "" where it is not of one, and what is measured of it."""
+    scheduler, _, rest = metric.partition("_")
+    return (scheduler, rest) if scheduler in SCHEDULERS else ("", metric)

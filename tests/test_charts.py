@@ -10,8 +10,8 @@ import pytest
 from folders import claim, from_multiples, write_folder
 
 from sweep.report import charts
-from sweep.report.charts.curves import _apart
-from sweep.report.charts.look import RED
+from sweep.report.charts.curves import _apart, _log_ticks
+from sweep.report.charts.look import RED, SCHEDULER_COLORS
 from sweep.report.claims import check
 from sweep.report.stats import summarise
 
@@ -310,3 +310,135 @@ def test_lines_that_all_peak_say_where_the_highest_is(tmp_path: Path) -> None:
     cells = summarise(write_folder(tmp_path, steps, axes=axes))
     chart = charts.lines(cells, "slots", color="output_cv")
     assert "is largest in between along slots at every value of cv, up to 4 at slots = 8, cv = 1" in words(chart)
+
+
+def both(folder: Path, static: list[Any], continuous: list[Any], axes: dict[str, list[Any]] | None = None) -> Any:
+    """Cells with these mean waits in seconds under both schedulers, each within a hundredth; None is undefined."""
+    waits = {
+        f"{name}_wait_mean_s": [
+            np.array([np.nan] * 20 if mean is None else [mean * 0.99, mean * 1.01] * 10) for mean in means
+        ]
+        for name, means in (("static", static), ("continuous", continuous))
+    }
+    steps = [from_multiples([2.0] * 20)] * len(static)
+    axes = axes or {"arrivals_load": [0.1, 0.3, 0.5, 0.9][: len(static)]}
+    return summarise(write_folder(folder, steps, axes=axes, measured=waits))
+
+
+WAITS = ["static_wait_mean_s", "continuous_wait_mean_s"]
+
+
+def layer_of(chart: Any, mark: str) -> dict[str, Any]:
+    """The first layer with a mark of this kind."""
+    return next(layer for layer in chart.to_dict()["layer"] if layer["mark"]["type"] == mark)
+
+
+def test_both_schedulers_stand_on_one_axis_each_with_its_band_its_name_and_its_colour(tmp_path: Path) -> None:
+    chart = charts.lines(both(tmp_path / "f", [9.0, 40.0], [0.1, 2.0]), "arrivals_load", metric=WAITS)
+    assert {row["series"] for row in rows(chart) if "value" in row} == {"static", "continuous"}
+    points = {(row["series"], row["x"]): row for row in rows(chart) if "low" in row}
+    assert points["static", 0.3]["low"] < 40 < points["static", 0.3]["high"]
+    assert points["continuous", 0.1]["value"] == pytest.approx(0.1)
+    scale = layer_of(chart, "line")["encoding"]["color"]["scale"]
+    assert dict(zip(scale["domain"], scale["range"], strict=True)) == SCHEDULER_COLORS
+    assert layer_of(chart, "area")["encoding"]["y"]["title"] == "mean wait (s)"
+    assert "The mean wait differs most at load = 0.1: 9 s under static batching and 0.1 s under" in words(chart)
+    svg = charts.save(chart, tmp_path, "both")
+    assert [svg.count(f">{name}</text>") for name in ("static", "continuous")] == [1, 1]
+
+
+def test_a_scheduler_alone_has_the_colour_that_it_has_beside_the_other(tmp_path: Path) -> None:
+    cells = both(tmp_path, [9.0, 40.0], [0.1, 2.0])
+    for name in ("static", "continuous"):
+        chart = charts.lines(cells, "arrivals_load", metric=f"{name}_wait_mean_s")
+        assert layer_of(chart, "line")["encoding"]["color"]["scale"]["range"] == [SCHEDULER_COLORS[name]]
+
+
+def test_where_another_column_tells_lines_apart_too_the_schedulers_keep_their_colours_and_it_has_dashes(
+    tmp_path: Path,
+) -> None:
+    axes = {"arrivals_load": [0.1, 0.5], "slots": [4, 8]}
+    cells = both(tmp_path, [9.0, 8.0, 40.0, 30.0], [0.1, 0.2, 2.0, 1.0], axes)
+    chart = charts.lines(cells, "arrivals_load", color="slots", metric=WAITS)
+    encoding = layer_of(chart, "line")["encoding"]
+    names = ["static, slots 4", "static, slots 8", "continuous, slots 4", "continuous, slots 8"]
+    assert encoding["color"]["scale"]["domain"] == encoding["strokeDash"]["scale"]["domain"] == names
+    first, second, third, fourth = zip(
+        *(encoding[way]["scale"]["range"] for way in ("color", "strokeDash")), strict=True
+    )
+    assert (first[0], second[0], third[0], fourth[0]) == tuple(SCHEDULER_COLORS[name.split(",")[0]] for name in names)
+    assert first[1] == third[1] != second[1] == fourth[1]
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_a_part_without_values_is_a_gap_in_line_and_band_and_is_said(tmp_path: Path, log: bool) -> None:
+    cells = both(tmp_path, [9.0, 40.0, None, None], [0.1, 0.2, 0.3, 2.0])
+    chart = charts.lines(cells, "arrivals_load", metric=WAITS, log=log)
+    gone = [row for row in rows(chart) if row.get("series") == "static" and row.get("x") in (0.5, 0.9)]
+    assert [(row["value"], row["low"], row["high"]) for row in gone] == [(None, None, None)] * 2
+    assert "The mean wait under static batching is undefined at load = 0.5, 0.9" in words(chart)
+    loaded = cells.with_columns(static_load=pl.Series([0.5, 0.9, 1.9, 6.0]))
+    told = words(charts.lines(loaded, "arrivals_load", metric=WAITS, log=log))
+    assert "Static batching cannot keep up at load = 0.5, 0.9 (its own load is 1.9 to 6): it has no value there" in told
+    assert "undefined" not in told
+
+
+def test_a_load_of_static_batching_above_1_is_said_where_it_is_drawn(
+    tmp_path: Path,
+) -> None:
+    cells = both(tmp_path, [9.0, 40.0], [0.1, 2.0]).with_columns(static_load=pl.Series([0.5, 3.0]))
+    chart = charts.lines(cells, "arrivals_load", metric=WAITS)
+    assert "cannot keep up at load = 0.3 (its own load is 3): its queue grows" in words(chart)
+    assert "keep up" not in words(charts.lines(cells, "arrivals_load", metric="continuous_wait_mean_s"))
+
+
+def test_an_interval_that_reaches_below_0_is_cut_at_the_foot_of_a_logarithmic_axis(tmp_path: Path) -> None:
+    waits = {"continuous_wait_mean_s": [np.array([0.0, 0.0, 0.3]), np.array([2.0, 2.1, 2.2])]}
+    axes = {"arrivals_load": [0.1, 0.3]}
+    cells = summarise(write_folder(tmp_path, [([9] * 3, [3] * 3)] * 2, axes=axes, measured=waits))
+    assert cells["continuous_wait_mean_s_ci_low"][0] < 0
+    chart = charts.lines(cells, "arrivals_load", metric="continuous_wait_mean_s", log=True)
+    low = next(row["low"] for row in rows(chart) if row.get("x") == 0.1)
+    assert low == layer_of(chart, "area")["encoding"]["y"]["scale"]["domain"][0] == pytest.approx(0.1 / 10 / 1.2)
+
+
+def test_a_mean_of_0_makes_a_logarithmic_axis_linear_and_the_picture_says_so(tmp_path: Path) -> None:
+    chart = charts.lines(both(tmp_path, [9.0, 40.0], [0.0, 2.0]), "arrivals_load", metric=WAITS, log=True)
+    assert "type" not in layer_of(chart, "area")["encoding"]["y"]["scale"]
+    assert "a mean of 0 has no place on a logarithmic one" in words(chart)
+
+
+def test_the_horizontal_axis_is_logarithmic_where_it_is_asked_for(tmp_path: Path) -> None:
+    cells = both(tmp_path, [9.0, 40.0, 50.0], [0.1, 0.2, 2.0], {"arrivals_load": [0.1, 0.2, 0.3]})
+    for log_x, kind in ((None, "linear"), (True, "log"), (False, "linear")):
+        chart = charts.lines(cells, "arrivals_load", metric=WAITS, log_x=log_x)
+        assert layer_of(chart, "line")["encoding"]["x"]["scale"]["type"] == kind
+
+
+def test_points_of_several_lines_over_names_stand_side_by_side(tmp_path: Path) -> None:
+    cells = both(tmp_path / "f", [9.0, 9.0], [9.0, 9.0], {"step": ["one", "other"]})
+    chart = charts.lines(cells, "step", metric=WAITS)
+    assert layer_of(chart, "point")["encoding"]["xOffset"]["field"] == "series"
+    assert "is the same under both schedulers, as far as the intervals tell" in words(chart)
+    svg = charts.save(chart, tmp_path, "names")
+    places = re.findall(r'aria-label="step = one; (\w+) [^"]*"[^>]*transform="translate\(([\d.]+),', svg)
+    assert len({x for _, x in places}) == len(places) == 2
+
+
+def test_latencies_of_one_scheduler_are_told_apart_by_what_they_are(tmp_path: Path) -> None:
+    waits = {
+        name: [np.array([1.0, 2.0]), np.array([3.0, 4.0])]
+        for name in ("continuous_ttft_p95_s", "continuous_wait_mean_s")
+    }
+    cells = summarise(write_folder(tmp_path, [([9, 9], [3, 3])] * 2, measured=waits))
+    chart = charts.lines(cells, "slots", metric=list(waits))
+    assert {row["series"] for row in rows(chart) if "value" in row} == {"ttft p95", "wait mean"}
+    assert layer_of(chart, "area")["encoding"]["y"]["title"] == "means under continuous batching (seconds)"
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "ticks"),
+    [(0.85, 4.5, [0.9, 1, 2, 3, 4]), (4, 300, [5, 10, 20, 50, 100, 200]), (0.5, 50_000, [1, 10, 100, 1_000, 10_000])],
+)
+def test_a_logarithmic_axis_has_as_many_ticks_as_there_is_room_for(low: float, high: float, ticks: list[float]) -> None:
+    assert _log_ticks(low, high) == pytest.approx(ticks)

@@ -419,6 +419,57 @@ def test_a_fault_that_an_axis_value_brings_names_axis_and_value(grid, expected, 
     assert all(line.startswith(f"x.toml: grid.{start}") for line, start in zip(lines, expected, strict=True))
 
 
+@pytest.mark.parametrize(
+    ("grid", "expected"),
+    [
+        (
+            '"server.slots" = [4, "memory", 0, 4, nan, 4, 0, "x"]',
+            [
+                '"server.slots": 0: must be a whole number',
+                '"server.slots": "x": must be a whole number',
+                '"server.slots".4: must be a finite number, got nan',
+                '"server.slots": "memory" is no axis value',
+                '"server.slots": value 4 stands twice',
+                '"server.slots": value 0 stands twice',
+            ],
+        ),
+        (
+            '"server.slots" = { values = [4, 4], name = "a b", names = ["a", "a"], step = 3 }',
+            [
+                '"server.slots".name: must be made of letters',
+                '"server.slots".step: unknown key',
+                '"server.slots": value 4 stands twice',
+                '"server.slots": name "a" stands twice',
+            ],
+        ),
+        (
+            '"server.slots" = { values = 3, start = nan, num = 1 }',
+            [
+                '"server.slots".values: must be a list, got 3',
+                '"server.slots".num: must be at least 2, got 1',
+                '"server.slots".start: must be a finite number, got nan',
+            ],
+        ),
+        ("slots = [inf]", ["slots: a path starts with workload. or server.", "slots.0: must be a finite number"]),
+        (
+            '[[grid.paired]]\n"server.slots" = [1, 1, 0, "memory"]\n"server.step_ms" = [2, 2, -1, nan]',
+            [
+                '"server.slots": 0: must be a whole number',
+                '"server.step_ms": -1: must be above 0',
+                'paired.0."server.slots": "memory" is no axis value',
+                'paired.0."server.step_ms".3: must be a finite number, got nan',
+                "paired.0: value 1, 2 stands twice",
+            ],
+        ),
+    ],
+    ids=["values", "table", "rule", "path", "paired"],
+)
+def test_all_faults_of_an_axis_are_reported_at_once(grid, expected, faults):
+    lines = faults(with_grid(grid))
+    assert len(lines) == len(expected), lines
+    assert all(line.startswith(f"x.toml: grid.{start}") for line, start in zip(lines, expected, strict=True))
+
+
 def test_a_fault_of_two_axes_names_both_values(faults):
     grid = '"workload.output.parts.1.low" = [10, 800]\n"workload.output.parts.1.high" = [500, 900]\n'
     (line,) = faults(changed("[grid]", f"[grid]\n{grid}", FIVE_X))
@@ -767,3 +818,46 @@ def test_a_study_file_of_any_text_is_read_or_refused(tmp_path_factory, edits):
     except StudyError as refused:
         lines = refused.lines
     assert all(line.startswith(f"{path}: ") and line.isprintable() for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("chart", "fault"),
+    [
+        (
+            {"kind": "lines", "metric": ["static_steps", "multiple"]},
+            "metrics of one chart have one unit, got static_steps",
+        ),
+        ({"kind": "heatmap", "metric": ["static_steps"]}, 'a list of metrics goes with kind = "lines" only'),
+        (
+            {"kind": "lines", "metric": ["static_steps", "static_steps"]},
+            "must be a metric, or a list of metrics, each once",
+        ),
+        ({"kind": "lines", "metric": []}, "must be a metric, or a list of metrics, each once"),
+        ({"kind": "lines", "metric": ["static_steps", "static_stops"]}, "charts.0.metric.1: must be one of"),
+        (
+            {"kind": "lines", "metric": ["static_s", "continuous_s"]},
+            "charts.0.metric.0: needs a step time",
+        ),
+    ],
+    ids=str,
+)
+def test_a_chart_of_several_metrics_is_refused_unless_they_share_an_axis(chart, fault):
+    document = {
+        "workload": {"requests": 20, "output": {"distribution": "geometric", "mean": 9}},
+        "server": {"slots": 4},
+        "charts": [chart],
+    }
+    with pytest.raises(StudyError) as refused:
+        parse_study(document, "x")
+    assert fault in str(refused.value)
+
+
+def test_every_metric_of_a_chart_is_kept():
+    document = {
+        "workload": {"requests": 20, "output": {"distribution": "geometric", "mean": 9}},
+        "server": {"slots": 4, "step_ms": 20},
+        "charts": [{"kind": "lines", "metric": ["static_s", "continuous_s"]}],
+    }
+    study = parse_study(document, "x")
+    assert set(study.measure) >= {"static_s", "continuous_s"}
+    assert plain(study)["charts"][0]["metric"] == ["static_s", "continuous_s"]

@@ -153,8 +153,14 @@ def _can_be_drawn(chart: Mapping[str, Any], manifest: Mapping[str, Any]) -> bool
     """Whether a chart has the axes it needs, and the folder its columns; a grid without axes has no heat map."""
     needs = NEEDS.get(str(chart["kind"]))
     columns = {chart[key] for key in ("x", "y", "color") if key in chart}
-    known = chart.get("metric", "multiple") in metrics(manifest["measure"])
+    known = set(metrics_of(chart)) <= set(metrics(manifest["measure"]))
     return needs is not None and needs <= chart.keys() and columns <= {*axis_columns(manifest), "slots"} and known
+
+
+def metrics_of(chart: Mapping[str, Any]) -> list[str]:
+    """The metrics of a chart: one, or those of a list."""
+    given = chart.get("metric", "multiple")
+    return [given] if isinstance(given, str) else list(given)
 
 
 def not_modelled(manifest: Mapping[str, Any]) -> str:
@@ -208,7 +214,7 @@ def _distributions(store: Store, cells: pl.DataFrame, column: str, metric: str) 
     chart = charts.distributions(values, column, metric=metric, claim=claim, note=fixed)
     caption = f"Each row counts the workloads of one cell by their {metric}; bars are relative to the highest of a row."
     bins = [_bins(cell, metric, claim).insert_column(0, pl.lit(label).alias(column)) for label, cell in values.items()]
-    return chart, f"{caption} {_of_means(shown, metric)} {not_modelled(store.manifest)}", pl.concat(bins)
+    return chart, f"{caption} {_of_means(shown, [metric])} {not_modelled(store.manifest)}", pl.concat(bins)
 
 
 def _heatmap(store: Store, cells: pl.DataFrame, verdicts: Sequence[Verdict], wish: Mapping[str, Any]) -> Drawn:
@@ -219,16 +225,18 @@ def _heatmap(store: Store, cells: pl.DataFrame, verdicts: Sequence[Verdict], wis
     chart = charts.heatmap(
         shown, x, y, metric=metric, verdicts=worst_verdicts(told), note="; ".join(note for note in notes if note)
     )
-    return chart, f"{_of_means(shown, metric)} {not_modelled(store.manifest)}", _means(shown, [y, x], metric)
+    return chart, f"{_of_means(shown, [metric])} {not_modelled(store.manifest)}", _means(shown, [y, x], [metric])
 
 
 def _lines(store: Store, cells: pl.DataFrame, _: Sequence[Verdict], wish: Mapping[str, Any]) -> Drawn:
-    x, color, metric = str(wish["x"]), wish.get("color"), str(wish["metric"])
+    x, color, metrics = str(wish["x"]), wish.get("color"), metrics_of(wish)
     shown, fixed = _slice(cells, store.manifest, [x, *([color] if color else [])])
-    claim = claim_on(metric, store.manifest, set(shown["cell"]))
-    chart = charts.lines(shown, x, color=color, metric=metric, claim=claim, note=fixed, log=bool(wish.get("log")))
+    claims = (claim_on(metric, store.manifest, set(shown["cell"])) for metric in metrics)
+    claim = next((claim for claim in claims if claim is not None), None)
+    log, log_x = bool(wish.get("log")), wish.get("log_x")
+    chart = charts.lines(shown, x, color=color, metric=metrics, claim=claim, note=fixed, log=log, log_x=log_x)
     columns = [str(color), x] if color else [x]
-    return chart, f"{_of_means(shown, metric)} {not_modelled(store.manifest)}", _means(shown, columns, metric)
+    return chart, f"{_of_means(shown, metrics)} {not_modelled(store.manifest)}", _means(shown, columns, metrics)
 
 
 def _memory(store: Store, cells: pl.DataFrame, _: Sequence[Verdict], wish: Mapping[str, Any]) -> Drawn:
@@ -302,12 +310,12 @@ def _corners(verdicts: Sequence[Verdict]) -> str:
     return ", ".join(part for part in (filled, opened) if part)
 
 
-def _means(cells: pl.DataFrame, columns: Sequence[str], metric: str) -> pl.DataFrame:
-    """The numbers of a chart of means: where, over how many workloads, the mean with its interval, and theory."""
-    names = ["mean", "ci_low", "ci_high"]
-    theory = [THEORY[metric]] if metric in THEORY and cells[THEORY[metric]].count() else []
+def _means(cells: pl.DataFrame, columns: Sequence[str], metrics: Sequence[str]) -> pl.DataFrame:
+    """The numbers of a chart of means: where, over how many workloads, each mean with its interval, and theory."""
+    names = [f"{metric}_{name}" for metric in metrics for name in ("mean", "ci_low", "ci_high")]
+    theory = [THEORY[metric] for metric in metrics if metric in THEORY and cells[THEORY[metric]].count()]
     failed = ["error"] if cells["error"].count() else []
-    return cells.select(*columns, "replicates", *(f"{metric}_{name}" for name in names), *theory, *failed)
+    return cells.select(*columns, "replicates", *names, *theory, *failed)
 
 
 def _bins(values: Values, metric: str, claim: Mapping[str, Any] | None) -> pl.DataFrame:
@@ -316,27 +324,36 @@ def _bins(values: Values, metric: str, claim: Mapping[str, Any] | None) -> pl.Da
     return pl.DataFrame({f"{metric} from": edges[:-1], f"{metric} to": edges[1:], "number of workloads": counts})
 
 
-def _of_means(cells: pl.DataFrame, metric: str) -> str:
+def _of_means(cells: pl.DataFrame, metrics: Sequence[str]) -> str:
     """The estimand of a chart of means, how many workloads, and how wide the intervals are."""
-    what = f"Each value is {metric}_mean, the mean over workloads of each workload's own {metric}"
+    what = " and ".join(f"{metric}_mean" for metric in metrics)
     counts = cells.filter(pl.col("replicates") > 0)["replicates"].unique().sort().to_list()
     n = " to ".join(f"{count:,}" for count in dict.fromkeys((counts[0], counts[-1]))) if counts else "0"
-    half = ((cells[f"{metric}_ci_high"] - cells[f"{metric}_ci_low"]) / 2).max()
-    widest = f"; the widest 95 % t interval is ± {half:.2g}" if isinstance(half, float) else ""
-    return f"{what} (n = {n} in a cell{widest}).{_together(cells, metric)}"
+    halves = [half for metric in metrics if (half := _widest(cells, metric, "ci")) is not None]
+    widest = f"; the widest 95 % t interval is ± {max(halves):.2g}" if halves else ""
+    own = f"the mean over workloads of each workload's own {metrics[0] if len(metrics) == 1 else 'value'}"
+    return f"Each value is {what}, {own} (n = {n} in a cell{widest}).{_together(cells, metrics)}"
 
 
-def _together(cells: pl.DataFrame, metric: str) -> str:
+def _together(cells: pl.DataFrame, metrics: Sequence[str]) -> str:
     """How many of several intervals miss by chance, and how wide those are that hold for all cells together."""
-    unsure = cells.filter(pl.col(f"{metric}_se") > 0)
-    if len(unsure) < 2:
+    unsure = {metric: cells.filter(pl.col(f"{metric}_se") > 0) for metric in metrics}
+    several = sum(map(len, unsure.values()))
+    if several < 2:
         return ""
-    half = ((unsure[f"{metric}_simultaneous_high"] - unsure[f"{metric}_simultaneous_low"]) / 2).max()
-    wide = f": the widest is then ± {half:.2g}" if isinstance(half, float) else ""
+    halves = [half for metric in metrics if (half := _widest(unsure[metric], metric, "simultaneous")) is not None]
+    wide = f": the widest is then ± {max(halves):.2g}" if halves else ""
+    names = " and ".join(f"{metric}_simultaneous_low" for metric in metrics)
     return (
-        f" Of {len(unsure)} such intervals {0.05 * len(unsure):.2g} miss their mean by chance; those of"
-        f" {metric}_simultaneous_low and _high hold for all cells of the study together{wide}."
+        f" Of {several} such intervals {0.05 * several:.2g} miss their mean by chance; those of"
+        f" {names} and _high hold for all cells of the study together{wide}."
     )
+
+
+def _widest(cells: pl.DataFrame, metric: str, kind: str) -> float | None:
+    """Half the width of a metric's widest interval of a kind; None where there is none."""
+    half = ((cells[f"{metric}_{kind}_high"] - cells[f"{metric}_{kind}_low"]) / 2).max()
+    return half if isinstance(half, float) else None
 
 
 def _alternative(kind: str, chart: Chart) -> str:

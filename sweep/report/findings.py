@@ -64,8 +64,9 @@ def of_lines(cells: pl.DataFrame, x: str, color: str | None, metric: str) -> str
     subject, mean = metric_name(metric).subject, ran[f"{metric}_mean"]
     first, last = _place(ran, 0, [x], metric), _place(ran, -1, [x], metric)
     peak, dip = int(mean.arg_max() or 0), int(mean.arg_min() or 0)
+    about = "" if max(mean) == min(mean) else "about "
     return {
-        STAYS: f"{subject} is {'' if max(mean) == min(mean) else 'about '}{number(mean[peak])} at every value of {x}",
+        STAYS: f"{subject} is {about}{number(mean[peak])} at every value of {SHORT.get(x, x)}",
         PEAKS: f"{subject} is largest, {_place(ran, peak, [x], metric)}",
         DIPS: f"{subject} is smallest, {_place(ran, dip, [x], metric)}",
         RISES: f"{subject} rises from {first} to {last}",
@@ -177,10 +178,10 @@ def _of_many_lines(ran: pl.DataFrame, x: str, color: str, metric: str) -> str:
         shape = shapes.popitem()[1]
         peak = int(ran[f"{metric}_mean"].arg_max() or 0)
         height = f", up to {_place(ran, peak, [x, color], metric)}" if shape == PEAKS else ""
-        return f"{subject} {shape} along {x} at every value of {name}{height}"
+        return f"{subject} {shape} along {SHORT.get(x, x)} at every value of {name}{height}"
     groups = {shape: [value for value in shapes if shapes[value] == shape] for shape in dict.fromkeys(shapes.values())}
     told = [f"{shape} at {name} = {_listed(values, list(shapes))}" for shape, values in groups.items()]
-    return f"Along {x}, {subject[0].lower()}{subject[1:]} {'; '.join(told)}"
+    return f"Along {SHORT.get(x, x)}, {subject[0].lower()}{subject[1:]} {'; '.join(told)}"
 
 
 def _listed(values: Sequence[Any], order: Sequence[Any]) -> str:

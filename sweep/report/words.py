@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import polars as pl
 
+from sweep.metrics import parted
 from sweep.report.claims import Verdict
 from sweep.report.intervals import t_interval
 
@@ -81,12 +82,31 @@ AXIS_TITLES = {
     "arrivals_load": "load (of what continuous batching can serve)",
     "arrivals_rate_per_s": "arrivals (requests/s)",
     "arrivals_cv": "cv of the gaps between arrivals",
+    "slo_ttft_s": "limit on the time to the first token (s)",
+    "slo_tpot_s": "limit on the time per later token (s)",
+    "slo_e2e_s": "limit on the time to the last token (s)",
+    "prediction_cv": "error of the predicted output (deviation / output)",
     "output_mean": "mean output length (tokens)",
     "output_cv": "cv of the output length",
     "output_max_tokens": "cap on the output length (tokens)",
 }
+OF_BOTH = {  # what is measured of each scheduler, without its name
+    "steps": Name("The number of steps", "steps of a workload"),
+    "s": Name("The time of a workload", "time of a workload (s)"),
+    "utilisation": Name("Utilisation", "utilisation (busy / all slot-steps)"),
+    "waited_share": Name("The share that waits", "requests that wait (share)"),
+    "slo_share": Name("The share within the SLO", "within the SLO (share)"),
+    "goodput_per_s": Name("The goodput", "goodput (requests/s)"),
+    "slo_rate_per_s": Name("The largest rate within the SLO", "largest rate within the SLO (requests/s)"),
+}
 FIRST_ROUND_MEASURED = 512  # workloads; of smaller rounds it was not measured how often a stopped interval covers
-SHORT = {"output_cv": "cv", "output_mean": "mean length", "output_max_tokens": "cap"}
+SHORT = {
+    "output_cv": "cv",
+    "output_mean": "mean length",
+    "output_max_tokens": "cap",
+    "arrivals_load": "load",
+    "arrivals_cv": "gap cv",
+}
 
 LATENCIES = {
     "wait": "wait",
@@ -101,15 +121,39 @@ def metric_name(metric: str) -> Name:
     return METRIC_NAMES.get(metric) or _latency_name(metric) or Name(metric, metric)
 
 
+def both_name(measured: str) -> Name:
+    """How what is measured of both schedulers is spoken of, such as "ttft_p95_s", without either's name."""
+    known = _latency(measured)
+    if known is None:
+        return OF_BOTH.get(measured) or Name(measured, measured)
+    words, spoken = known
+    return Name(f"The {spoken}", f"{words} (s)")
+
+
+def short_metric(metric: str) -> str:
+    """A metric at the end of a line, such as "static ttft p95"; one that is no latency goes by its column."""
+    is_latency = _latency(metric) or _latency_name(metric)
+    return metric.removesuffix("_s").replace("_", " ") if is_latency else metric
+
+
 def _latency_name(metric: str) -> Name | None:
     """How a latency of one scheduler is spoken of, such as continuous_ttft_p95_s; None for other metrics."""
-    known = re.fullmatch(r"(static|continuous)_(wait|ttft|tpot|e2e)_(mean|p\d\d)_s", metric)
+    scheduler, measured = parted(metric)
+    known = _latency(measured) if scheduler else None
     if known is None:
         return None
-    scheduler, latency, part = known.groups()
-    words = LATENCIES[latency] if part == "mean" else f"{part[1:]}th percentile of the {LATENCIES[latency]}"
-    spoken = f"mean {words}" if part == "mean" else words
+    words, spoken = known
     return Name(f"The {spoken} under {scheduler} batching", f"{words}, {scheduler} (s)")
+
+
+def _latency(measured: str) -> tuple[str, str] | None:
+    """A latency in words, on an axis of means and in a sentence; None for what is no latency."""
+    known = re.fullmatch(r"(wait|ttft|tpot|e2e)_(mean|p\d\d)_s", measured)
+    if known is None:
+        return None
+    latency, part = known.groups()
+    words = LATENCIES[latency] if part == "mean" else f"{part[1:]}th percentile of the {LATENCIES[latency]}"
+    return words, f"mean {words}" if part == "mean" else words
 
 
 def axis_title(column: str) -> str:

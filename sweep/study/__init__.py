@@ -315,7 +315,7 @@ def _measure(file: StudyFile, resolved: Iterable[Setting]) -> tuple[str, ...]:
     """
     named = [claim.metric for claim in file.claims]
     named += [file.precision.metric] if file.precision is not None else []
-    named += [word or "" for chart in file.charts for word in (chart.metric, chart.x, chart.y, chart.color)]
+    named += [word or "" for chart in file.charts for word in (*chart.metrics, chart.x, chart.y, chart.color)]
     named += ["refused_requests"] if is_served_study(resolved) else []
     named += kept_unasked(resolved)
     return tuple(dict.fromkeys([*file.measure, *(metric for metric in EXTRA if metric in named)]))

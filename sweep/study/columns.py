@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-from sweep.metrics import IN_SECONDS, METRICS, OF_SLO, OF_SLO_RATE, ON_SERVER, TIMED, WITHOUT_SECONDS
+from sweep.metrics import IN_SECONDS, METRICS, OF_SLO, OF_SLO_RATE, ON_SERVER, TIMED, WITHOUT_SECONDS, unit_of
 from sweep.study.axes import Axis, canonical, entries
 from sweep.study.faults import Fault, Path, choice, shown, unknown
 from sweep.study.schema import Claim, Setting, has_clock, is_served_study, slots_of
@@ -73,6 +73,19 @@ def metric_faults(document: dict[str, Any], resolved: tuple[Setting, ...]) -> It
             yield Fault(path, "stands twice", shown(metric))
         elif path[0] != "measure" and metric not in METRICS:
             yield choice(path, metric, METRICS)
+    yield from _unit_faults(document)
+
+
+def _unit_faults(document: dict[str, Any]) -> Iterator[Fault]:
+    """Faults of charts whose metrics have several units, and so no axis in common."""
+    given = document.get("charts")
+    for at, table in enumerate(given if isinstance(given, list) else ()):
+        named = table.get("metric") if isinstance(table, dict) else None
+        known = [metric for metric in named if metric in METRICS] if isinstance(named, list) else []
+        units = {unit_of(metric): metric for metric in reversed(known)}
+        if len(units) > 1:
+            listed = ", ".join(f"{metric} ({unit or 'a ratio'})" for unit, metric in reversed(units.items()))
+            yield Fault(("charts", at, "metric"), f"metrics of one chart have one unit, got {listed}")
 
 
 def _clock_fault(metric: str, resolved: tuple[Setting, ...]) -> str:
@@ -171,8 +184,10 @@ def _metrics_named(document: dict[str, Any]) -> Iterator[tuple[Path, str]]:
         given = document.get(key)
         tables += [((key, at), table) for at, table in enumerate(given)] if isinstance(given, list) else []
     for path, table in tables:
-        if isinstance(table, dict) and isinstance(table.get("metric"), str) and table["metric"]:
-            yield (*path, "metric"), table["metric"]
+        named = table.get("metric") if isinstance(table, dict) else None
+        for place, metric in enumerate(named if isinstance(named, list) else [named]):
+            if isinstance(metric, str) and metric:
+                yield (*path, "metric", *([place] if isinstance(named, list) else [])), metric
 
 
 def _values_known(axes: tuple[Axis, ...], resolved: tuple[Setting, ...]) -> dict[str, list[Any]]:

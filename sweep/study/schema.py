@@ -272,6 +272,13 @@ class Claim(Strict):
         return self
 
 
+def _metric_or_several(value: Any) -> str | tuple[str, ...]:
+    several = value if isinstance(value, list | tuple) else [value]
+    if several and all(isinstance(one, str) and one for one in several) and len(set(several)) == len(several):
+        return value if isinstance(value, str) else tuple(several)
+    raise PydanticCustomError("metrics", "must be a metric, or a list of metrics, each once")
+
+
 class Chart(Strict):
     """A picture of the results."""
 
@@ -283,10 +290,24 @@ class Chart(Strict):
     """Column along the vertical axis."""
     color: Text | None = None
     """Column that tells lines or bars apart."""
-    metric: Text | None = None
-    """Metric that is drawn."""
+    metric: Annotated[Any, PlainValidator(_metric_or_several, json_schema_input_type=Text | tuple[Text, ...])] = None
+    """Metric that is drawn. For kind = "lines" also a list of metrics in one unit, each with its own lines:
+    ["static_e2e_mean_s", "continuous_e2e_mean_s"] has both schedulers on one axis."""
     log: bool | None = None
     """For kind = "lines": whether the vertical axis is logarithmic."""
+    log_x: bool | None = None
+    """For kind = "lines": whether the horizontal axis is logarithmic; left out: where its values are spaced so."""
+
+    @model_validator(mode="after")
+    def _several_metrics_are_lines(self) -> Self:
+        if isinstance(self.metric, tuple) and self.kind != "lines":
+            raise ValueError(f'a list of metrics goes with kind = "lines" only, got kind = "{self.kind}"')
+        return self
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The metrics that it names."""
+        return self.metric if isinstance(self.metric, tuple) else (self.metric,) if self.metric is not None else ()
 
 
 class StudyFile(Strict):

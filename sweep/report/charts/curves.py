@@ -1,4 +1,4 @@
-"""A metric against one axis of the grid, a line for each value of another, and theory beside it."""
+"""Metrics against one axis of the grid, a line for each value of another and each metric, and theory beside them."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,17 +7,19 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from sweep.report import findings
+from sweep.report import findings, side_by_side
 from sweep.report.charts.axes import clamp, named_axis, nothing, numeric_axis, tooltips
-from sweep.report.charts.look import HEIGHT, MUTED, PAPER, RED, WIDTH, Chart, series_colors, styled
+from sweep.report.charts.look import HEIGHT, MUTED, PAPER, RED, WIDTH, Chart, styled
+from sweep.report.charts.series import GLYPHS, Line, color_of, dashes_of, line_frame, line_words, lines_of, shape_of
 from sweep.report.claims import bound_text, bounds
-from sweep.report.findings import BOUNDS, THEORY, THEORY_NAMES
-from sweep.report.words import SHORT, axis_value, metric_name
+from sweep.report.findings import THEORY_NAMES
 
 Claim = Mapping[str, Any]
 
 THEORIES = ("theory", "least", "most")
-DASHED_LINES = 6  # with more lines than this, theory would hide them
+RATIOS = ("multiple", "multiple_s", "wait_ratio", "ttft_ratio", "e2e_ratio")  # of static to continuous: 1 is no gain
+LABEL_PX = 15  # a name's height
+SIDES: dict[str, dict[str, Any]] = {"beside": {"dx": 9}, "above": {"dx": -3, "dy": -13}, "below": {"dx": -3, "dy": 15}}
 
 
 def lines(
@@ -25,79 +27,55 @@ def lines(
     x: str,
     *,
     color: str | None = None,
-    metric: str = "multiple",
+    metric: str | Sequence[str] = "multiple",
     claim: Claim | None = None,
     note: str = "",
     log: bool = False,
+    log_x: bool | None = None,
 ) -> Chart:
-    """The mean of a metric against one axis with its 95 % band, a line for each value of another, theory dashed.
+    """The means of metrics against one axis with their 95 % bands, a line for each value of another, theory dashed.
 
-    log : a logarithmic vertical axis, unless a mean is 0 or below, which has no place on it.
+    metric : one, or several in one unit. log : a logarithmic vertical axis, unless a mean is 0 or below, which has no
+    place on it. log_x : the same of the horizontal axis; None where its values are spaced so.
     """
-    frame = _line_frame(cells, x, color, metric)
-    title = findings.of_lines(cells, x, color, metric)
-    names = list(dict.fromkeys(frame["series"]))
+    metrics = [metric] if isinstance(metric, str) else list(metric)
+    drawn = lines_of(cells, color, metrics)
+    frame = line_frame(cells, x, color, drawn)
     joined = bool(cells[x].dtype.is_numeric())
-    subtitle = [*findings.under_means(cells, note), *_key(frame, metric, joined=joined)]
+    title = side_by_side.title(cells, x, color, metrics)
+    subtitle = [*findings.under_means(cells, note), *_key(frame, metrics, joined=joined)]
+    subtitle += side_by_side.notes(cells, x, metrics)
     subtitle += findings.reasons(cells, [name for name in (color, x) if name])
     if frame["value"].count() == 0:
         return styled(nothing(), title, subtitle)
-    log = log and bool((frame["value"].drop_nulls() > 0).all())
-    domain = _log_reach(frame) if log else _reach(frame, metric, claim)
+    positive = bool((frame["value"].drop_nulls() > 0).all())
+    subtitle += ["The axis is linear, since a mean of 0 has no place on a logarithmic one"] if log > positive else []
+    log = log and positive
+    domain = _log_reach(frame) if log else _reach(frame, metrics, claim)
     if log:
-        frame = frame.with_columns(low=pl.max_horizontal("low", pl.lit(domain[0])))
-    horizontal = numeric_axis(cells[x], x) if joined else named_axis(cells[x], x)
-    colors = alt.Color("series:N", scale=alt.Scale(domain=names, range=series_colors(len(names))), legend=None)
-    vertical = {"title": f"mean {metric_name(metric).title}", "scale": _vertical_scale(domain, log=log)}
+        frame = frame.with_columns(low=pl.col("low").clip(domain[0]))  # null stays null: the band has a gap there
+    horizontal = numeric_axis(cells[x], x, log=log_x) if joined else named_axis(cells[x], x)
+    vertical = {"title": side_by_side.axis_title(metrics), "scale": _vertical_scale(domain, log=log)}
     vertical |= {"axis": alt.Axis(values=_log_ticks(*domain), format=",.6~f")} if log else {}
-    tooltip = tooltips(("label", x), ("series", color or "line"), ("text", f"mean {metric}"), ("n", "workloads"))
-    base = alt.Chart(frame).encode(x=horizontal, color=colors, tooltip=tooltip)
-    layers = [*_interval_layers(base, vertical, joined=joined), *_reference_rules(frame, metric, claim, domain)]
+    named = "mean" if len(metrics) > 1 else f"mean {metrics[0]}"
+    tooltip = tooltips(("label", x), ("series", color or "line"), ("text", named), ("n", "workloads"))
+    base = alt.Chart(frame).encode(x=horizontal, color=color_of(drawn), tooltip=tooltip)
+    if not joined and len(drawn) > 1:
+        apart = alt.Scale(paddingInner=0, paddingOuter=0.35)
+        base = base.encode(xOffset=alt.XOffset("series:N", sort=[line.name for line in drawn], scale=apart))
+    layers = [*_interval_layers(base, vertical, drawn, joined=joined)]
+    layers += _reference_rules(frame, metrics, claim, domain)
     layers += [_theory_layer(base, vertical, name, joined=joined) for name in THEORIES if frame[name].count()]
-    if len(names) > 1:
-        layers.append(_end_labels(frame, names, horizontal, colors, domain, log=log))
-    width = WIDTH if joined else alt.Step(clamp(WIDTH / cells[x].n_unique(), 40, 150))
+    if len(drawn) > 1:
+        layers += _end_labels(frame, drawn, horizontal, domain, log=log, joined=joined)
+    width = WIDTH if joined else alt.Step(clamp(WIDTH / cells[x].n_unique(), 40, 150), **{"for": "position"})
     return styled(alt.layer(*layers), title, subtitle, width=width, height=HEIGHT)
 
 
-def _line_frame(cells: pl.DataFrame, x: str, color: str | None, metric: str) -> pl.DataFrame:
-    """A row for each cell: its place on the axis, its line, the mean with its interval, and theory."""
-    numeric = cells[x].dtype.is_numeric()
-    order = [name for name in (color, x) if name and cells[name].dtype.is_numeric()]
-    ordered = cells.sort(order, maintain_order=True) if order else cells
-    mean = ordered[f"{metric}_mean"]
-    low, high = (ordered[f"{metric}_ci_{end}"] for end in ("low", "high"))
-    labels = [axis_value(value) for value in ordered[x]]
-    name = SHORT.get(color, color) if color else None
-    crowded = color is not None and cells[color].n_unique() > DASHED_LINES
-    theory = pl.Series([None] * len(ordered), dtype=pl.Float64)
-    bounded = [theory, theory]
-    if metric in THEORY and not crowded:
-        theory = ordered[THEORY[metric]]
-    if metric in BOUNDS and not crowded:
-        bounded = [ordered[name] for name in BOUNDS[metric]]
-    return pl.DataFrame(
-        {
-            "x": ordered[x] if numeric else labels,
-            "label": labels,
-            "series": [f"{name} {axis_value(value)}" for value in ordered[color]] if color else ["mean"] * len(ordered),
-            "value": mean,
-            "low": pl.select(pl.coalesce(low, mean)).to_series(),
-            "high": pl.select(pl.coalesce(high, mean)).to_series(),
-            "text": [None if m is None else f"{m:.4g}" for m in mean],
-            "theory": theory,
-            "least": bounded[0],
-            "most": bounded[1],
-            "n": [f"{n:,}" for n in ordered["replicates"]],
-        },
-        schema_overrides={"text": pl.String},
-    )
-
-
-def _reach(frame: pl.DataFrame, metric: str, claim: Claim | None) -> list[float]:
+def _reach(frame: pl.DataFrame, metrics: Sequence[str], claim: Claim | None) -> list[float]:
     """The range of the vertical axis: all intervals; theory and claim where they do not flatten the rest."""
     low, high = float(frame["low"].min()), float(frame["high"].max())  # type: ignore[arg-type]
-    if metric == "multiple":
+    if "multiple" in metrics:
         low = min(low, 1.0)  # one is no gain, the natural foot of this axis
     elif 0 < low < high / 2:
         low = 0.0
@@ -117,32 +95,42 @@ def _log_reach(frame: pl.DataFrame) -> list[float]:
 
 
 def _log_ticks(low: float, high: float) -> list[float]:
-    """1, 2 and 5 of each power of ten on the axis; over many powers 1 alone."""
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    digits = (1, 2, 5) if len(powers) <= 3 else (1,)
-    return [digit * 10.0**power for power in powers for digit in digits if low <= digit * 10.0**power <= high]
+    """1, 2 and 5 of each power of ten on the axis; more within one power, and over many powers 1 alone."""
+    powers = math.log10(high / low)
+    digits = range(1, 10) if powers < 1 else (1, 2, 5) if powers < 4 else (1,)
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    return [digit * 10.0**power for power in decades for digit in digits if low <= digit * 10.0**power <= high]
 
 
 def _vertical_scale(domain: list[float], *, log: bool) -> alt.Scale:
     return alt.Scale(type="log", domain=domain, nice=False) if log else alt.Scale(domain=domain, nice=False, zero=False)
 
 
-def _reference_rules(frame: pl.DataFrame, metric: str, claim: Claim | None, domain: Sequence[float]) -> list[Chart]:
-    """A thin rule at a multiple of one, and dashed ones at the bounds of a claim."""
+def _reference_rules(
+    frame: pl.DataFrame, metrics: Sequence[str], claim: Claim | None, domain: Sequence[float]
+) -> list[Chart]:
+    """A thin rule at a ratio of one, and dashed ones at the bounds of a claim."""
     layers: list[Chart] = []
-    if metric in ("multiple", "multiple_s") and domain[0] <= 1 <= domain[1]:
+    if set(metrics) <= set(RATIOS) and domain[0] <= 1 <= domain[1]:
         layers.append(alt.Chart(pl.DataFrame({"y": [1.0]})).mark_rule(color=MUTED).encode(y="y:Q"))
     found = [bound for bound in bounds(claim) if domain[0] <= bound <= domain[1]] if claim else []
     if claim and found:
         rules = alt.Chart(pl.DataFrame({"y": found}))
         layers.append(rules.mark_rule(color=RED, strokeDash=[2, 3], strokeWidth=1.5).encode(y="y:Q"))
-        words = alt.Chart(pl.DataFrame({"y": found[-1:], "text": [f"claim: {bound_text(claim)}"]}))
+        words = alt.Chart(pl.DataFrame({"y": found[-1:], "text": [_claim_words(claim, metrics)]}))
         end: dict[str, Any] = {"align": "left", "dx": 4} if _clear_at_left(frame, found[-1]) else {"align": "right"}
         style: dict[str, Any] = {**end, "dy": -8, "fontSize": 12, "fontWeight": "bold"}
         place = alt.value(0 if end["align"] == "left" else "width")
         marks = (words.mark_text(stroke=PAPER, strokeWidth=4, **style), words.mark_text(color=RED, **style))
         layers += [mark.encode(x=place, y="y:Q", text="text:N") for mark in marks]
     return layers
+
+
+def _claim_words(claim: Claim, metrics: Sequence[str]) -> str:
+    """What a claim asks for; of several metrics also which it is on."""
+    if len(metrics) == 1:
+        return f"claim: {bound_text(claim)}"
+    return f"claim on {line_words(metrics)[claim['metric']]}: {bound_text(claim)}"
 
 
 def _clear_at_left(frame: pl.DataFrame, bound: float) -> bool:
@@ -154,15 +142,17 @@ def _clear_at_left(frame: pl.DataFrame, bound: float) -> bool:
     return left is None or (right is not None and bool(left >= right))  # type: ignore[operator]
 
 
-def _interval_layers(base: alt.Chart, vertical: dict[str, Any], *, joined: bool) -> list[Chart]:
+def _interval_layers(base: alt.Chart, vertical: dict[str, Any], drawn: Sequence[Line], *, joined: bool) -> list[Chart]:
     """Means with their intervals: a line in its band along numbers, dots with bars for names."""
     ran = base.transform_filter("isValid(datum.value)")
     interval = {"y": alt.Y("low:Q", **vertical), "y2": "high:Q"}
-    dots = ran.mark_point(filled=True, size=40, opacity=1).encode(y=alt.Y("value:Q", **vertical))
+    dots = ran.mark_point(filled=True, size=40, opacity=1)
+    dots = dots.encode(y=alt.Y("value:Q", **vertical), description="told:N", **shape_of(drawn))
     if not joined:
         return [ran.mark_rule(strokeWidth=2.5).encode(**interval), dots]
     # The line itself is drawn through the missing values, so that it breaks where a cell has no result.
-    line = base.mark_line(strokeWidth=2.2, invalid="break-paths-show-domains").encode(y=alt.Y("value:Q", **vertical))
+    line = base.mark_line(strokeWidth=2.2, invalid="break-paths-show-domains")
+    line = line.encode(y=alt.Y("value:Q", **vertical), **dashes_of(drawn))
     return [base.mark_area(opacity=0.22, invalid="break-paths-show-domains").encode(**interval), line, dots]
 
 
@@ -178,34 +168,45 @@ def _theory_layer(base: alt.Chart, vertical: dict[str, Any], name: str, *, joine
     return mark.encode(y=alt.Y(f"{name}:Q", **vertical))  # type: ignore[no-any-return]
 
 
-def _key(frame: pl.DataFrame, metric: str, *, joined: bool) -> list[str]:
+def _key(frame: pl.DataFrame, metrics: Sequence[str], *, joined: bool) -> list[str]:
     """What the marks beside the means are."""
     bands, dashes = ("bands", "dashed") if joined else ("bars", "ticks")
-    theory = f"; {dashes}: {THEORY_NAMES[metric]}" if metric in THEORY and frame["theory"].count() else ""
+    known = [THEORY_NAMES[metric] for metric in metrics if metric in THEORY_NAMES and frame["theory"].count()]
+    theory = f"; {dashes}: {', '.join(known)}" if known else ""
     bounds_drawn = "; dotted: Graham's bounds on the mean" if frame["least"].count() else ""
     return [f"{bands.capitalize()} are 95 % intervals{theory}{bounds_drawn}"]
 
 
 def _end_labels(
-    frame: pl.DataFrame,
-    names: Sequence[str],
-    horizontal: alt.X,
-    colors: alt.Color,
-    domain: Sequence[float],
-    *,
-    log: bool,
-) -> Chart:
-    """The name of each line at its end; where lines end close together the names are moved apart."""
-    ends = frame.filter(pl.col("value").is_not_null()).group_by("series", maintain_order=True).last().sort("value")
-    every = math.ceil(len(ends) / (HEIGHT / 15))
-    ends = ends.gather_every(every)
+    frame: pl.DataFrame, drawn: Sequence[Line], horizontal: alt.X, domain: Sequence[float], *, log: bool, joined: bool
+) -> list[Chart]:
+    """The name of each line at its end: beside it, or above or below a line that ends earlier, where others may pass.
+
+    Those that end together are moved apart. Beside a picture of names the shape of the points stands with the name.
+    """
+    shapes = not joined and any(line.style for line in drawn)
+    glyphs = {line.name: f"{GLYPHS[line.style]} " if shapes else "" for line in drawn}
+    known = frame.filter(pl.col("value").is_not_null())
+    ends = known.group_by("series", maintain_order=True).last()
+    ends = ends.with_columns(words=pl.col("series").replace_strict(glyphs) + pl.col("series"))
     seen, back = (math.log, math.exp) if log else (float, float)  # heights on the picture
-    gap = (seen(domain[1]) - seen(domain[0])) * 15 / HEIGHT
-    places = _apart([seen(value) for value in ends["value"]], gap, seen(domain[1]))
-    ends = ends.with_columns(place=pl.Series([back(place) for place in places]))
-    assert set(ends["series"]) <= set(names)
-    mark = alt.Chart(ends).mark_text(align="left", dx=9, fontSize=12, fontWeight="bold")
-    return mark.encode(x=horizontal, y="place:Q", text="series:N", color=colors)  # type: ignore[no-any-return]
+    gap = (seen(domain[1]) - seen(domain[0])) * LABEL_PX / HEIGHT
+    found = []
+    for _, group in ends.group_by("x" if joined else pl.lit(0), maintain_order=True):
+        every = math.ceil(len(group) / (HEIGHT / LABEL_PX))
+        shown = group.sort("value").gather_every(every)
+        places = _apart([seen(value) for value in shown["value"]], gap, seen(domain[1]))
+        others = [seen(value) for value in known.filter(pl.col("x") == shown["x"][0])["value"]]
+        crowded = [any(0 < other - place < 2 * gap for other in others) for place in places]
+        early = joined and shown["x"][0] < frame["x"].max()
+        sides = [("below" if crowd else "above") if early else "beside" for crowd in crowded]
+        found.append(shown.with_columns(place=pl.Series(map(back, places)), side=pl.Series(sides)))
+    at = horizontal if joined else alt.value("width")
+    layers: list[Chart] = []
+    for (side,), group in pl.concat(found).group_by("side", maintain_order=True):
+        mark = alt.Chart(group).mark_text(align="left", fontSize=12, fontWeight="bold", **SIDES[str(side)])
+        layers.append(mark.encode(x=at, y="place:Q", text="words:N", color=color_of(drawn)))
+    return layers
 
 
 def _apart(values: Sequence[float], gap: float, top: float) -> list[float]:

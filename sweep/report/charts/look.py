@@ -24,6 +24,7 @@ INK, MUTED, GRID, PAPER = "#1b2733", "#5b6875", "#dfe4e9", "#fffffd"
 BLUE, GREY, RED, MISSING = "#0072b2", "#aeb9c4", "#d55e00", "#eceff2"
 ON_DARK, ON_LIGHT = "#ffffff", "#10181f"  # numbers in a tile
 SERIES = ("#0072b2", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#7a6a00", "#6a3d9a")  # red is for claims
+SCHEDULER_COLORS = {"static": "#7a6a00", "continuous": "#0072b2"}  # in every chart that tells them apart
 TILES = "yellowgreenblue"
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 WIDTH, HEIGHT = 620, 340
