@@ -44,24 +44,19 @@ class _Column(NamedTuple):
     names: tuple[str, ...] | None
 
 
-class _RefusedError(Exception):
-    """An axis that cannot be read, with its faults."""
-
-    def __init__(self, *faults: Fault) -> None:
-        super().__init__()
-        self.faults = faults
-
-
 def read_axes(grid: dict[str, Any]) -> tuple[tuple[Axis, ...], list[Fault]]:
-    """The axes of a [grid], plain ones first, then each [[grid.paired]] table; and the faults of those left out."""
+    """The axes of a [grid], plain ones first, then each [[grid.paired]] table; and every fault of each.
+
+    An axis with faults is there with the entries that can be used, so that those are looked at too; it is left out
+    where there are none.
+    """
     axes: list[Axis] = []
     faults: list[Fault] = []
     for keys, tables in _groups(grid, faults):
-        try:
-            columns = _columns(keys, tables)
-            axes.append(_axis(keys, columns))
-        except _RefusedError as refused:
-            faults += refused.faults
+        read = [_column(key, path, given, faults) for key, (path, given) in zip(keys, tables.items(), strict=True)]
+        columns = [column for column in read if column is not None]
+        axis = _axis(keys, columns, faults) if len(columns) == len(read) else None
+        axes += [axis] if axis is not None else []
     return tuple(axes), faults + list(_collisions(axes))
 
 
@@ -114,89 +109,107 @@ def _groups(grid: dict[str, Any], faults: list[Fault]) -> Iterator[tuple[list[Pa
             faults.append(Fault(("grid", "paired", index), "must be a table of axes", shown(group)))
 
 
-def _columns(keys: list[Path], tables: dict[str, Any]) -> list[_Column]:
-    """The paths of one axis, read. Raises _RefusedError with the faults of all of them."""
-    columns: list[_Column] = []
-    faults: list[Fault] = []
-    for key, (path, table) in zip(keys, tables.items(), strict=True):
-        try:
-            _check_path(key, path, table)
-            columns.append(_column(key, path, table))
-        except _RefusedError as refused:
-            faults += refused.faults
-    if faults:
-        raise _RefusedError(*faults)
-    return columns
-
-
-def _axis(keys: list[Path], columns: list[_Column]) -> Axis:
-    lengths = {len(column.values) for column in columns}
-    if len(lengths) > 1:
+def _axis(keys: list[Path], columns: list[_Column], faults: list[Fault]) -> Axis | None:
+    """The axis of columns that move together, with its usable entries; None, and a fault, where they do not match."""
+    here = keys[0] if len(keys) == 1 else keys[0][:-1]
+    if len({len(column.values) for column in columns}) > 1:
         each = ", ".join(f"{column.path} {len(column.values):,}" for column in columns)
-        raise _RefusedError(Fault(keys[0][:-1], f"axes that move together need equally many values; there are {each}"))
-    values = tuple(zip(*(column.values for column in columns), strict=True))
-    labels = tuple(zip(*(column.names or column.values for column in columns), strict=True))
-    for shape, what in ((values, "value"), (labels, "name")):
-        twice = _twice(shape)
-        if twice is not None:
-            key = keys[0] if len(keys) == 1 else keys[0][:-1]
-            raise _RefusedError(Fault(key, f"{what} {', '.join(map(shown, twice))} stands twice"))
+        faults.append(Fault(here, f"axes that move together need equally many values; there are {each}"))
+        return None
+    values = list(zip(*(column.values for column in columns), strict=True))
+    labels = list(zip(*(column.names or column.values for column in columns), strict=True))
     named = any(column.names is not None for column in columns)
-    paths = tuple(column.path for column in columns)
-    return Axis(tuple(column.name for column in columns), paths, values, labels if named else None)
+    again = _repeated(here, "value", values, faults) | (_repeated(here, "name", labels, faults) if named else set())
+    kept = [at for at, row in enumerate(values) if at not in again and all(map(_is_usable, row))]
+    if not kept:
+        return None
+    paths, names = zip(*((column.path, column.name) for column in columns), strict=True)
+    return Axis(names, paths, tuple(values[at] for at in kept), tuple(labels[at] for at in kept) if named else None)
 
 
-def _twice(rows: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...] | None:
-    seen = set()
-    for row in rows:
-        key = canonical(row)
-        if key in seen:
-            return row
-        seen.add(key)
-    return None
+def _repeated(here: Path, what: str, rows: list[tuple[Any, ...]], faults: list[Fault]) -> set[int]:
+    """The places of rows that stand before already; each is a fault, once."""
+    seen: set[Any] = set()
+    places = set()
+    for at, row in enumerate(rows):
+        if (same := canonical(row)) in seen:
+            places.add(at)
+        seen.add(same)
+    twice = dict.fromkeys(", ".join(map(shown, rows[at])) for at in sorted(places))
+    faults += [Fault(here, f"{what} {words} stands twice") for words in twice]
+    return places
 
 
-def _check_path(key: Path, path: str, table: Any) -> None:
+def _is_usable(value: Any) -> bool:
+    return bool(value != "memory") and not any(number_faults(value))
+
+
+def _column(key: Path, path: str, given: Any, faults: list[Fault]) -> _Column | None:
+    """One path of an axis with all its values, and their faults; None where path or values cannot be known."""
+    wrong_path = _path_fault(key, path, given)
+    faults += [wrong_path] if wrong_path is not None else []
+    if wrong_path is not None and wrong_path.kind == "unquoted":
+        return None
+    if not isinstance(given, list | dict):
+        rule = "must be a list, { start, stop, num }, { start, stop, factor } or { values, names }"
+        faults.append(Fault(key, rule, shown(given)))
+        return None
+    table = _table(key, given, faults)
+    try:
+        values = values_of(table) if table is not None else None
+    except InputError as error:
+        faults.append(Fault(key, str(error)))
+        return None
+    if table is None or values is None or not _are_counted(key, values, table.names, faults) or wrong_path is not None:
+        return None
+    return _Column(path, table.name or "_".join(path.split(".")[1:]), values, table.names)
+
+
+def _path_fault(key: Path, path: str, given: Any) -> Fault | None:
     first, *rest = path.split(".")
-    if isinstance(table, dict) and first in SECTIONS and not rest:
-        raise _RefusedError(Fault(key, f'a path stands in quotes, such as "{first}.{next(iter(table), "")}" = [...]'))
+    if isinstance(given, dict) and first in SECTIONS and not rest:
+        words = f'a path stands in quotes, such as "{first}.{next(iter(given), "")}" = [...]'
+        return Fault(key, words, kind="unquoted")
     if first not in SECTIONS or not all(rest) or not rest:
         near = next((name for name, model in SECTIONS.items() if first in model.model_fields), None)
         hint = f'did you mean "{near}.{path}"?' if near else 'such as "server.slots"'
-        raise _RefusedError(Fault(key, f"a path starts with workload. or server.; {hint}"))
-    if len(rest) > DEEPEST_PATH:
-        raise _RefusedError(Fault(key, "unknown path; no study is that deep"))
+        return Fault(key, f"a path starts with workload. or server.; {hint}")
+    return Fault(key, "unknown path; no study is that deep") if len(rest) > DEEPEST_PATH else None
 
 
-def _column(key: Path, path: str, given: Any) -> _Column:
-    table = {"values": given} if isinstance(given, list) else given
-    if not isinstance(table, dict):
-        rule = "must be a list, { start, stop, num }, { start, stop, factor } or { values, names }"
-        raise _RefusedError(Fault(key, rule, shown(given)))
-    if wrong := list(number_faults(given, key)):
-        raise _RefusedError(*wrong)
+def _table(key: Path, given: list[Any] | dict[str, Any], faults: list[Fault]) -> AxisTable | None:
+    """What an axis says of its values, without the parts that are at fault; None where no values can be made of it."""
+    wrong = {fault.path: fault for fault in number_faults(given, key)}
+    if isinstance(given, list):  # values are looked at one by one
+        faults += wrong.values()
+        return AxisTable.model_construct(values=given)
     try:
-        axis = AxisTable.model_validate(table)
-        values = values_of(axis)
+        AxisTable.model_validate(given)
     except ValidationError as error:
-        raise _RefusedError(*model_faults(error, AxisTable, table, key)) from error
-    except InputError as error:
-        raise _RefusedError(Fault(key, str(error))) from error
-    _check_values(key, values, axis.names)
-    return _Column(path, axis.name or "_".join(path.split(".")[1:]), values, axis.names)
+        wrong = {fault.path: fault for fault in model_faults(error, AxisTable, given, key)} | wrong
+    faults += wrong.values()
+    below = {path[len(key) :] for path in wrong}
+    lost = {part for part, *deeper in below if not (part == "values" and deeper)}
+    if lost & {"values", "start", "stop", "num", "factor", "names"}:
+        return None
+    return AxisTable.model_validate({part: value for part, value in given.items() if part not in lost})
 
 
-def _check_values(key: Path, values: list[Any], names: tuple[str, ...] | None) -> None:
+def _are_counted(key: Path, values: list[Any], names: tuple[str, ...] | None, faults: list[Fault]) -> bool:
+    """Whether the values are neither none nor too many, each with a name where there are names."""
+    before = len(faults)
     if not values:
-        raise _RefusedError(Fault(key, "an axis needs at least one value"))
+        faults.append(Fault(key, "an axis needs at least one value"))
     if len(values) > MOST_CELLS:
-        raise _RefusedError(Fault(key, f"{len(values):,} values; a study has at most {MOST_CELLS:,} cells"))
-    if "memory" in values:
-        raise _RefusedError(Fault(key, '"memory" is no axis value; let slots = "memory" and make context an axis'))
-    if names is None and any(isinstance(value, dict | list) for value in values):
-        raise _RefusedError(Fault(key, "values that are tables or lists need names: { values = [...], names = [...] }"))
+        faults.append(Fault(key, f"{len(values):,} values; a study has at most {MOST_CELLS:,} cells"))
     if names is not None and len(names) != len(values):
-        raise _RefusedError(Fault((*key, "names"), f"{len(names):,} names for {len(values):,} values"))
+        faults.append(Fault((*key, "names"), f"{len(names):,} names for {len(values):,} values"))
+    counted = len(faults) == before
+    if "memory" in values:
+        faults.append(Fault(key, '"memory" is no axis value; let slots = "memory" and make context an axis'))
+    if names is None and any(isinstance(value, dict | list) for value in values):
+        faults.append(Fault(key, "values that are tables or lists need names: { values = [...], names = [...] }"))
+    return counted
 
 
 def _collisions(axes: list[Axis]) -> Iterator[Fault]:

@@ -29,6 +29,7 @@ WORDS = {
     "string_too_short": "must not be empty",
     "string_pattern_mismatch": "must be made of letters, digits and underscores",
     "tuple_type": "must be a list",
+    "list_type": "must be a list",
     "dict_type": "must be a table",
     "model_type": "must be a table",
     "model_attributes_type": "must be a table",
