@@ -28,6 +28,7 @@ NAMES = {
     "order",
     "order_of_admission",
     "queue_depth",
+    "replay",
     "saturation",
     "slots",
     "slo",
@@ -174,3 +175,13 @@ def test_the_order_of_a_trace_spares_static_batching_and_runs_of_its_rows_keep_t
     for slots in (4, 16, 64):
         assert found[slots, "rows"] > 1.05 * found[slots, "replay"]
         assert found[slots, "blocks"] == pytest.approx(found[slots, "replay"], rel=0.03)
+
+
+def test_requests_wait_longer_at_the_times_at_which_they_came_than_at_random_ones(results: dict[Path, Results]) -> None:
+    path = next(path for path in STUDIES if path.stem == "replay")
+    cells = results[path].cells
+    rows = cells.select("order", "arrivals", "continuous_wait_mean_s_mean").rows()
+    waits = {(order, arrivals): wait for order, arrivals, wait in rows}
+    assert waits["replay", "own times"] > 4 * waits["replay", "Poisson"] > 16 * waits["rows", "Poisson"]
+    assert waits["replay", "own times x 0.8"] > 2 * waits["replay", "Poisson"]
+    assert cells["arrival_gap_cv_mean"].max() < 1.3

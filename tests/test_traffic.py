@@ -216,9 +216,9 @@ def test_the_made_traffic_is_what_its_recipe_in_the_documents_gives():
     root = Path(__file__).parents[1]
     names = {}
     exec((root / "docs" / "traces.md").read_text().split("```python\n")[1].split("```")[0], names)
-    rows = "".join(f"{prompt},{output}\n" for prompt, output in names["rows"]())
+    rows = "".join(",".join(map(str, row)) + "\n" for row in names["rows"]())
     kept = gzip.decompress((root / "studies" / "alike.csv.gz").read_bytes()).decode()
-    assert kept == f"prompt_tokens,output_tokens\n{rows}"
+    assert kept == f"prompt_tokens,output_tokens,arrival_s\n{rows}"
 
 
 def test_every_profile_stands_in_the_documents():
