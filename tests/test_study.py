@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweep.errors import StudyError
+from sweep.metrics import EXTRA, METRICS
 from sweep.study import cells_of, columns_of, parse_study, plain, read_study, setting, study_hash_parts
 from sweep.study import settings as settings_of
 from sweep.study.schema import StudyFile
@@ -70,6 +71,7 @@ def with_claim(claim, text=SMALL):
 
 AT_LEAST = 'metric = "multiple"\nat_least = 1\n'
 
+ALL_METRICS = f"the {len(METRICS)} metrics of `sweep list metrics`"
 ONE_FAULT = {
     "misspelt key": (changed("slots =", "slot ="), ['server.slot: unknown key; did you mean "slots"?']),
     "misspelt key of the file": (
@@ -210,7 +212,19 @@ ONE_FAULT = {
     "negative cv": (changed("cv = 1", "cv = -0.5"), ["workload.output.cv: must be above 0, got -0.5"]),
     "unknown metric": (
         with_claim('metric = "multipel"\nat_least = 1'),
-        ["claims.0.metric: must be one of output_tokens, static_steps"],
+        [f'claims.0.metric: must be one of {ALL_METRICS}, got "multipel"; did you mean "multiple"'],
+    ),
+    "unknown metric to measure": (
+        changed("title", 'measure = ["static_sx"]\ntitle'),
+        [f'measure.0: must be one of the {len(EXTRA)} metrics of `sweep list metrics`, got "static_sx"; did you'],
+    ),
+    "a metric to measure that is no text": (
+        changed("title", "measure = [3]\ntitle"),
+        [f"measure.0: must be one of the {len(EXTRA)} metrics of `sweep list metrics`, got 3"],
+    ),
+    "a metric to measure that is in every study": (
+        changed("title", 'measure = ["multiple"]\ntitle'),
+        ['measure.0: is a metric of every study, got "multiple"; leave it out'],
     ),
     "a claim without a bound": (
         with_claim('metric = "multiple"'),
@@ -275,7 +289,7 @@ ONE_FAULT = {
     ),
     "a chart of an unknown column": (
         f'{SMALL}[[charts]]\nkind = "lines"\nx = "slot"',
-        ["charts.0.x: must be one of slots"],
+        [f'charts.0.x: must be one of slots or {ALL_METRICS}, got "'],
     ),
     "seconds without a step time": (
         changed("replicates", 'measure = ["multiple_s"]\nreplicates'),

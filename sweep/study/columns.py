@@ -9,7 +9,7 @@ from typing import Any
 
 from sweep.metrics import IN_SECONDS, METRICS, OF_SLO, OF_SLO_RATE, ON_SERVER, TIMED, WITHOUT_SECONDS, unit_of
 from sweep.study.axes import Axis, canonical, entries
-from sweep.study.faults import Fault, Path, choice, shown, unknown
+from sweep.study.faults import Fault, Path, metric_choice, shown, unknown
 from sweep.study.schema import Claim, Setting, has_clock, is_served_study, slots_of
 
 VALUES_LISTED = 10
@@ -72,7 +72,7 @@ def metric_faults(document: dict[str, Any], resolved: tuple[Setting, ...]) -> It
         elif path[0] == "measure" and metric in asked[: int(path[1])]:
             yield Fault(path, "stands twice", shown(metric))
         elif path[0] != "measure" and metric not in METRICS:
-            yield choice(path, metric, METRICS)
+            yield metric_choice(path, metric, METRICS)
     yield from _unit_faults(document)
 
 
@@ -118,9 +118,9 @@ def column_faults(document: dict[str, Any], axes: tuple[Axis, ...], resolved: tu
             if key == "claims" and isinstance(table.get("minus"), dict):
                 yield from _minus_faults((key, at, "minus"), table, known, axes, by_name)
             for role in ("x", "y", "color") if key == "charts" else ():
-                words = [*known, *METRICS]
-                if isinstance(table.get(role), str) and table[role] not in words:
-                    yield choice((key, at, role), table[role], words)
+                word = table.get(role)
+                if isinstance(word, str) and word not in known and word not in METRICS:
+                    yield metric_choice((key, at, role), word, METRICS, known)
 
 
 def _where_faults(

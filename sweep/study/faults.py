@@ -14,10 +14,12 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from sweep.errors import StudyError
+from sweep.metrics import ALWAYS, METRICS
 
 Path = tuple[str | int, ...]
 
 LINES_SHOWN = 100
+NEAR_SHOWN = 3  # words that may have been meant, where there are too many to name them all
 LARGEST_INTEGER = 2**63 - 1
 DEEPEST = 32
 
@@ -114,6 +116,15 @@ def choice(path: Path, given: object, known: Collection[str]) -> Fault:
     return Fault(path, f"must be one of {', '.join(known)}", shown(given), hint)
 
 
+def metric_choice(path: Path, given: object, metrics: Collection[str], columns: Collection[str] = ()) -> Fault:
+    """The fault of a value that is no metric, nor a column where those do as well; metrics are too many to name."""
+    known = [*columns, *metrics]
+    near = difflib.get_close_matches(given[:100], known, NEAR_SHOWN) if isinstance(given, str) else []
+    hint = f"did you mean {' or '.join(map(shown, near))}?" if near else ""
+    listed = f"{', '.join(columns)}{' or ' if columns else ''}the {len(metrics)} metrics of `sweep list metrics`"
+    return Fault(path, f"must be one of {listed}", shown(given), hint)
+
+
 def is_related(path: Path, other: Path) -> bool:
     """Whether one path leads on from the other."""
     return all(a == b for a, b in zip(map(str, path), map(str, other), strict=False))
@@ -158,7 +169,7 @@ def _fault(path: Path, detail: ErrorDetails, model: type[BaseModel], data: Any) 
     if kind == "extra_forbidden":
         return unknown(path, "key", keys_at(model, data, path[:-1]))
     if kind == "literal_error":
-        return choice(path, given, _quoted(context["expected"]))
+        return _wrong_word(path, given, _quoted(context["expected"]))
     if kind == "union_tag_invalid":
         return choice((*path, tag), given[tag], _quoted(context["expected_tags"]))
     if kind == "union_tag_not_found":
@@ -174,6 +185,14 @@ def _fault(path: Path, detail: ErrorDetails, model: type[BaseModel], data: Any) 
         return Fault(path, detail["msg"], shown(given))
     words = printable(str(context["error"]))
     return Fault(path, words, "" if isinstance(given, dict) or shown(given) in words else shown(given))
+
+
+def _wrong_word(path: Path, given: object, expected: list[str]) -> Fault:
+    if not set(expected) <= set(METRICS):
+        return choice(path, given, expected)
+    if given in ALWAYS:
+        return Fault(path, "is a metric of every study", shown(given), "leave it out")
+    return metric_choice(path, given, expected)
 
 
 def _at(data: Any, path: Path) -> Any:
