@@ -11,6 +11,7 @@ from rich.console import Console
 from sweep import api, cli
 from sweep.commands import fit_text, traffic
 from sweep.errors import InputError
+from sweep.model.counted import Counted, counted
 from sweep.model.distributions import (
     Exponential,
     Gamma,
@@ -22,7 +23,7 @@ from sweep.model.distributions import (
     Uniform,
     Weibull,
 )
-from sweep.model.fitting import Counted, _chances, _mixed, fits
+from sweep.model.fitting import _chances, _mixed, fits
 from sweep.model.lengths import integer_lengths, look_up_of
 from sweep.model.lockstep import draw_lengths
 from sweep.study import parse_study
@@ -58,7 +59,7 @@ def answer(path, **given):
 
 @by_name
 def test_lengths_drawn_from_a_family_are_best_fitted_by_it_within_a_few_per_cent(spec):
-    found = {fit.name: fit for fit in fits(drawn(spec))}
+    found = {fit.name: fit for fit in fits(counted(drawn(spec)))}
     own = found[spec.distribution]
     assert own.aic <= min(fit.aic for fit in found.values()) + 10  # a richer family may win by chance, not by much
     for key in {"mean", "cv", "low", "high"} & type(spec).model_fields.keys():
@@ -66,7 +67,7 @@ def test_lengths_drawn_from_a_family_are_best_fitted_by_it_within_a_few_per_cent
 
 
 def test_lengths_of_two_kinds_are_fitted_by_two_lognormals_and_nothing_else_comes_near():
-    best, second, *_ = fits(drawn(TWO))
+    best, second, *_ = fits(counted(drawn(TWO)))
     assert best.name == "two lognormals"
     assert second.aic > best.aic + 1000
     (weight, _), parts = best.spec.weights, best.spec.parts
@@ -85,28 +86,28 @@ def test_the_chances_of_lengths_are_those_that_a_study_draws_by(spec):
 
 def test_lengths_that_a_limit_cut_do_not_mislead():
     cut = np.minimum(drawn(Exponential(mean=100)), 150)
-    best = {fit.name: fit for fit in fits(cut)}["exponential"]
+    best = {fit.name: fit for fit in fits(counted(cut))}["exponential"]
     assert best.spec.mean == pytest.approx(100, rel=0.06)  # their own mean is 78
     assert best.spec.max_tokens == 150
 
 
 def test_the_best_family_comes_first():
-    criteria = [fit.aic for fit in fits(drawn(TWO, 500))]
+    criteria = [fit.aic for fit in fits(counted(drawn(TWO, 500)))]
     assert criteria == sorted(criteria)
 
 
 def test_equal_lengths_are_constant():
-    (only,) = fits(np.full(10, 7))
+    (only,) = fits(counted(np.full(10, 7)))
     assert (only.name, only.spec.value, only.log_likelihood) == ("constant", 7, 0)
 
 
 def test_lengths_of_0_are_refused():
     with pytest.raises(InputError, match="lengths of 0"):
-        fits(np.array([0, 1]))
+        fits(counted(np.array([0, 1])))
 
 
 def test_parameters_are_judged_as_they_are_printed():
-    for fit in fits(drawn(TWO, 300)):
+    for fit in fits(counted(drawn(TWO, 300))):
         table = fit_text.table_of(fit)
         written = tomllib.loads(f"output = {fit_text._toml(table)}")["output"]
         document = {"workload": {"requests": 5, "output": written}, "server": {"slots": 1}}

@@ -23,7 +23,7 @@ from sweep.errors import FolderError, SweepError
 from sweep.grid import points
 from sweep.manifest import manifest
 from sweep.model.models import read_model
-from sweep.model.traces import figures, read_trace
+from sweep.model.trace_summary import figures, summarise
 from sweep.results import Store
 from sweep.study import parse_study, read_study
 
@@ -196,7 +196,7 @@ def test_traces(tmp_path, inputs):
 
     def use(given_input):
         path.write_bytes(edited(*given_input))
-        figures(read_trace(path))
+        figures(summarise(path))
 
     fuzz(inputs, st.tuples(st.sampled_from([TRACE * 3, rows * 3]), EDITS), use)
 

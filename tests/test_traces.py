@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sweep.errors import InputError, TraceError
-from sweep.model import trace_files, trace_rows, traces
+from sweep.model import trace_files, trace_rows
 from sweep.model.trace_times import NUMBER, UNIT_NS, column_ns, kind_of, text_ns
-from sweep.model.traces import figures, read_trace
+from sweep.model.traces import read_trace
 
 SHARED = Path(__file__).parents[2] / "shared" / "data" / "traces"
 EXPECTED = json.loads((SHARED / "expected.json").read_text()) if SHARED.exists() else {"files": {}, "not_traces": {}}
@@ -101,43 +101,6 @@ def test_a_published_trace_is_recognised_and_its_first_and_last_rows_are_what_th
     assert trace.dropped == expected["zero_output_rows"]
     assert [row(trace, index) for index in range(3)] == expected["first_rows"]
     assert row(trace, -1) == expected["last_row"]
-
-
-@needs_shared
-@pytest.mark.parametrize("file", EXPECTED["files"])
-def test_the_figures_of_a_published_trace_are_those_made_without_this_code(file):
-    expected = EXPECTED["files"][file]
-    found, lengths = figures(read_trace(SHARED / file)), expected.get("without_zero_outputs", expected)
-    for part in ("prompt", "output"):
-        keys = {"mean": "mean", "cv": "cv", "p50": "median", "p95": "p95", "p99": "p99", "max": "max", "sum": "total"}
-        assert found[part] == pytest.approx({ours: lengths[part][theirs] for ours, theirs in keys.items()}, rel=1e-12)
-    if not expected["zero_output_rows"]:
-        assert found["correlation"] == pytest.approx(expected["pearson"], rel=1e-9)
-    arrivals = expected["arrivals"]
-    if arrivals is None:
-        assert found["arrivals"] is None
-    else:
-        assert found["arrivals"]["rate_per_s"] == pytest.approx(arrivals["rate_per_s"], rel=1e-12)
-        assert found["arrivals"]["cv"] == pytest.approx(arrivals["interarrival_cv"], rel=1e-12)
-        assert found["arrivals"]["longest_gap_s"] == pytest.approx(arrivals["interarrival_max_s"], rel=1e-9)
-        assert found["arrivals"]["same_time"] == arrivals["repeated_timestamps"]
-
-
-@needs_shared
-@pytest.mark.parametrize("file", EXPECTED["files"])
-@pytest.mark.parametrize(("first", "block"), [(2000, "golden_first_2000"), (None, "golden_all_rows")])
-def test_both_schedulers_take_the_steps_that_a_loop_over_steps_takes(file, first, block):
-    expected = EXPECTED["files"][file][block]
-    trace = read_trace(SHARED / file, first=first)
-    found = figures(trace)
-    assert (found["requests"], found["dropped"]) == (expected["requests"], expected["dropped_zero_output"])
-    assert found["output"]["sum"] == expected["output_tokens"]
-    keys = ("slots", "static_steps", "continuous_steps")
-    assert [[servers[key] for key in keys] for servers in found["in_file_order"]] == [
-        [servers[key] for key in keys] for servers in expected["slots"]
-    ]
-    multiples = [servers["multiple"] for servers in expected["slots"]]
-    assert [servers["multiple"] for servers in found["in_file_order"]] == pytest.approx(multiples, rel=1e-14)
 
 
 @needs_shared
@@ -341,9 +304,7 @@ def test_rows_without_output_are_dropped_counted_and_kept_on_request(trace_of):
     assert (trace.rows, trace.dropped) == (4, 2)
     assert requests(trace) == ([1, 3], [3, 4])
     assert trace.arrival_s.tolist() == [0, 30]
-    assert trace.dropped_arrival_s.tolist() == [-10, 10]
     assert "2 rows without output tokens dropped" in trace.notes[0]
-    assert figures(trace)["arrivals"]["rate_per_s"] == 3 / 40  # of all rows read
     kept = trace_of(content, **TIMED, keep_zero_outputs=True)
     assert (kept.dropped, requests(kept)) == (0, ([9, 1, 2, 3], [0, 3, 0, 4]))
     assert "2 requests have no output tokens" in kept.notes[0]
@@ -663,31 +624,7 @@ def test_no_edit_of_a_parquet_file_raises_anything_but_a_trace_error(trace_of, c
         return
 
 
-# ---- figures
-
-
-def test_figures_can_be_written_as_json_and_what_is_undefined_is_null(trace_of):
-    found = figures(trace_of(PLAIN + "0,0,5\n", **TIMED, keep_zero_outputs=True), slots=(4,))
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
-    assert found["prompt"] == {"mean": 0, "cv": None, "p50": 0, "p95": 0, "p99": 0, "max": 0, "sum": 0}
-    assert found["correlation"] is None
-    nothing = {"rate_per_s": None, "cv": None, "span_s": 0, "longest_gap_s": None}
-    assert found["arrivals"] == {**nothing, "same_time": 0, "busiest_minute": 1}
-    assert found["in_file_order"] == [{"slots": 4, "static_steps": 0, "continuous_steps": 0, "multiple": None}]
-
-
-def test_equal_outputs_make_the_multiple_one_and_spread_makes_it_more(trace_of):
-    equal = figures(trace_of("p,o\n" + "1,7\n" * 32, **NAMED), slots=(1, 4, 8))
-    assert [servers["multiple"] for servers in equal["in_file_order"]] == [1, 1, 1]
-    spread = figures(trace_of("p,o\n" + "1,1\n1,1\n1,1\n1,97\n" * 8, **NAMED), slots=(1, 4))
-    one, four = (servers["multiple"] for servers in spread["in_file_order"])
-    assert one == 1
-    assert four > 2
-
-
-def test_a_slot_count_that_is_none_is_refused(trace_of):
-    with pytest.raises(InputError, match="slots"):
-        figures(trace_of("p,o\n1,1\n", **NAMED), slots=(0,))
+# ---- arrays
 
 
 def test_the_arrays_of_a_trace_cannot_be_written(trace_of):
@@ -709,10 +646,3 @@ def test_traces_import_neither_the_report_nor_the_results():
     for file in (Path(trace_rows.__file__).parent).glob("trace*.py"):
         imports = [node for node in ast.walk(ast.parse(file.read_text())) if isinstance(node, ast.ImportFrom)]
         assert not [node.module for node in imports if node.module.startswith(("sweep.report", "sweep.results"))]
-
-
-def test_the_busiest_minute_is_that_of_the_most_arrivals(trace_of, monkeypatch):
-    rows = "".join(f"1,1,{at}\n" for at in (0, 30, 59, 60, 90, 200, 500, 501, 502))
-    for tile in (2, 2**20):
-        monkeypatch.setattr(traces, "TILE", tile)
-        assert figures(trace_of(PLAIN + rows, **TIMED))["arrivals"]["busiest_minute"] == 3

@@ -13,7 +13,7 @@ from sweep import api
 from sweep.commands.traffic import Asked, keep_beside, reading, results_into, weighted, workloads_for
 from sweep.model.fitting import Fit, fits
 from sweep.model.lengths import integer_lengths, moments
-from sweep.model.traces import Trace, figures, read_trace
+from sweep.model.trace_summary import Summary, figures, summarise
 from sweep.report.words import number
 from sweep.study import Study, parse_study
 from sweep.tables import aligned
@@ -36,11 +36,11 @@ class Answer(NamedTuple):
 
 def answer(file: str, asked: Asked, console: Console) -> Answer:
     """The families that fit a file; with a folder asked for, also a page in it. Raises SweepError."""
-    with reading(console) as progress:
-        trace = read_trace(file, **asked.reading, progress=progress)
-    name = "standard input" if file == "-" else Path(file).name
     slots = asked.slots or SLOTS
-    found, families = figures(trace, slots), fits(trace.output_tokens)
+    with reading(console) as progress:
+        trace = summarise(file, slots, **asked.reading, progress=progress)
+    name = "standard input" if file == "-" else Path(file).name
+    found, families = figures(trace), fits(trace.output)
     study = _study(name, trace, families, slots)
     if asked.folder is not None:
         results = results_into(asked.folder, study)
@@ -93,7 +93,7 @@ def text(answer: Answer) -> str:
     return "\n\n".join(parts)
 
 
-def _study(name: str, trace: Trace, families: Sequence[Fit], slots: Sequence[int]) -> Study:
+def _study(name: str, trace: Summary, families: Sequence[Fit], slots: Sequence[int]) -> Study:
     requests, replicates = workloads_for(trace)
     outputs = {OWN: weighted(trace), **{fit.name: table_of(fit) for fit in families}}
     document = {

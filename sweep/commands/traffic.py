@@ -24,8 +24,9 @@ from sweep import api
 from sweep.commands import memory_text
 from sweep.commands.memory_text import answer as memory_answer
 from sweep.errors import InputError
+from sweep.model.counted import percentiles
 from sweep.model.trace_files import Progress
-from sweep.model.traces import Trace, figures, read_trace
+from sweep.model.trace_summary import Summary, figures, summarise
 from sweep.report.traffic import NAME as TRACE_FILE
 from sweep.report.words import number, with_interval
 from sweep.results import write_whole
@@ -56,7 +57,7 @@ class Fit(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """What is asked of a trace; `reading` are the arguments of `read_trace`, `folder` is where a page goes."""
+    """What is asked of a trace; `reading` are the arguments of `summarise`, `folder` is where a page goes."""
 
     reading: Mapping[str, Any]
     slots: Sequence[int] | None = None
@@ -86,11 +87,11 @@ def answer(file: str, asked: Asked, console: Console) -> Answer:
     """What is in a file, and its multiples; with a folder asked for, also the page in it. Raises SweepError."""
     if (asked.model is None) != (asked.gpu is None):
         raise InputError("--model and --gpu: give both, such as --model Llama-3.1-8B-Instruct --gpu A100-SXM-80GB")
-    with reading(console) as progress:
-        trace = read_trace(file, **asked.reading, progress=progress)
-    name = "standard input" if file == "-" else Path(file).name
     slots = asked.slots or SLOTS
-    found = figures(trace, slots)
+    with reading(console) as progress:
+        trace = summarise(file, slots, **asked.reading, progress=progress)
+    name = "standard input" if file == "-" else Path(file).name
+    found = figures(trace)
     memory = fits(trace, asked.model, asked.gpu) if asked.model and asked.gpu else []
     study = resampled_study(name, trace, slots)
     if asked.folder is not None:
@@ -107,7 +108,7 @@ def stem(file: Path) -> str:
     return "stdin" if str(file) == "-" else file.name.split(".")[0] or file.name
 
 
-def resampled_study(name: str, trace: Trace, slots: Sequence[int]) -> Study:
+def resampled_study(name: str, trace: Summary, slots: Sequence[int]) -> Study:
     """The study that draws workloads from the outputs of a trace with replacement, as long as the trace is."""
     requests, replicates = workloads_for(trace)
     return parse_study(
@@ -124,15 +125,15 @@ def resampled_study(name: str, trace: Trace, slots: Sequence[int]) -> Study:
     )
 
 
-def workloads_for(trace: Trace) -> tuple[int, int]:
+def workloads_for(trace: Summary) -> tuple[int, int]:
     """Requests of a workload drawn from a trace, and how many workloads: no more than take a second or two."""
-    requests = min(len(trace.output_tokens), LARGEST_WORKLOAD)
+    requests = min(trace.output.n, LARGEST_WORKLOAD)
     return requests, max(FEWEST, min(MOST, DRAWN_REQUESTS // requests))
 
 
-def weighted(trace: Trace) -> dict[str, Any]:
+def weighted(trace: Summary) -> dict[str, Any]:
     """The outputs of a trace as a distribution of a study."""
-    values, counts = np.unique(trace.output_tokens, return_counts=True)
+    values, counts = trace.output
     return {"distribution": "empirical", "values": values.tolist(), "weights": counts.tolist()}
 
 
@@ -145,12 +146,11 @@ def results_into(folder: Path, study: Study) -> api.Results:
 
 
 def keep_beside(
-    results: api.Results, found: Mapping[str, Any], trace: Trace, more: Mapping[str, Any] | None = None
+    results: api.Results, found: Mapping[str, Any], trace: Summary, more: Mapping[str, Any] | None = None
 ) -> None:
     """Keeps what a page shows of the trace itself in the folder of the results, with `more` of it."""
-    shares = np.linspace(0, 100, QUANTILES)
-    sides = {"prompt": trace.prompt_tokens, "output": trace.output_tokens}
-    quantiles = {side: np.percentile(tokens, shares).tolist() for side, tokens in sides.items()}
+    shares = np.linspace(0, 100, QUANTILES).tolist()
+    quantiles = {"prompt": percentiles(trace.prompt, shares), "output": percentiles(trace.output, shares)}
     kept = {"figures": found, "quantiles": quantiles, **(more or {})}
     write_whole(results.folder / TRACE_FILE, json.dumps(kept, indent=1).encode())
 
@@ -160,14 +160,14 @@ def _drawn(results: api.Results) -> Drawn:
     return Drawn(point["replicates"], point["requests"], results.cells)
 
 
-def fits(trace: Trace, model: str, gpu: str) -> list[Fit]:
+def fits(trace: Summary, model: str, gpu: str) -> list[Fit]:
     """How many requests fit on a GPU at the mean, the high percentiles and the maximum of prompt and output together.
 
     Raises ModelError for a model or a GPU that is not known.
     """
-    tokens = trace.prompt_tokens.astype(np.int64) + trace.output_tokens
-    p95, p99 = np.percentile(tokens, (95, 99))
-    named = {"mean": tokens.mean(), "p95": p95, "p99": p99, "longest": tokens.max()}
+    tokens = trace.context
+    p95, p99 = percentiles(tokens, (95, 99))
+    named = {"mean": tokens.total / tokens.n, "p95": p95, "p99": p99, "longest": int(tokens.values[-1])}
     contexts = [max(1, math.ceil(value)) for value in named.values()]
     table = memory_answer(memory_text.Asked(model=model, gpu=gpu, context=contexts))["table"]
     return [

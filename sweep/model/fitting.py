@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from sweep.errors import InputError
+from sweep.model.counted import Counted
 from sweep.model.distributions import (
     MIN_CV,
     Constant,
@@ -39,13 +40,6 @@ MOST_CV = 100.0
 LEAST_CHANCE = 1e-300  # of a length that a family cannot give
 
 
-class Counted(NamedTuple):
-    """Lengths, each once and ascending, and how many requests have each."""
-
-    values: I64
-    counts: I64
-
-
 class Fit(NamedTuple):
     """A distribution fitted to lengths. `log_likelihood` is of all requests, natural; `quantiles` are pairs of tokens,
     the file's and the family's, at the shares in `SHARES`.
@@ -63,10 +57,9 @@ class Fit(NamedTuple):
         return 2 * self.parameters - 2 * self.log_likelihood
 
 
-def fits(tokens: NDArray[np.integer]) -> list[Fit]:
-    """All families fitted to these lengths, (requests,), the best first. Raises InputError for lengths of 0."""
-    values, counts = np.unique(tokens, return_counts=True)
-    seen = Counted(values.astype(np.int64), counts)
+def fits(seen: Counted) -> list[Fit]:
+    """All families fitted to these lengths, the best first. Raises InputError for lengths of 0."""
+    values = seen.values
     if values[0] < 1:
         raise InputError("lengths of 0 cannot be fitted; leave such requests out")
     if len(values) == 1:
