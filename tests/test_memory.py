@@ -525,6 +525,60 @@ def test_other_models_are_read_right(name: str, tmp_path: Path) -> None:
     assert model.parameters == parameters
 
 
+EXAONE = {
+    "model_type": "exaone4",
+    "hidden_size": 5120,
+    "max_position_embeddings": 131072,
+    "num_attention_heads": 40,
+    "num_hidden_layers": 7,
+    "num_key_value_heads": 8,
+    "sliding_window": 4096,
+}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "sliding"),
+    [
+        ("LLG", 4),  # L L G L L G, and the seventh, an L, is the last and so full
+        ("LLLG", 5),  # L L L G L L, and the last
+        ("G", 0),
+        ("LLLLLLLLLL", 6),  # longer than there are layers
+        (4, 6),  # a number has no rule for the last layer: the fourth alone is full
+        (None, 6),
+    ],
+)
+def test_a_pattern_in_letters_says_which_layers_slide(pattern: object, sliding: int, tmp_path: Path) -> None:
+    model = read_model(_write(tmp_path, {**EXAONE, "sliding_window_pattern": pattern}))
+    a_layer = 8 * (128 + 128) * 2  # KV heads x values x bytes
+    assert bytes_per_token(model) == 7 * a_layer
+    assert bytes_per_token_windows_full(model) == (7 - sliding) * a_layer
+
+
+def test_a_pattern_without_a_window_leaves_every_layer_full(tmp_path: Path) -> None:
+    for pattern in ("LLLG", 4):
+        model = read_model(_write(tmp_path, {**EXAONE, "sliding_window_pattern": pattern, "sliding_window": None}))
+        assert model.groups == (LayerGroup(7, "full", 8, 128, 128),)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (
+            {"sliding_window_pattern": "LLXG"},
+            r'"LLXG" must be made of L \(sliding\) and G \(full\), such as LLLG; give',
+        ),
+        ({"sliding_window_pattern": ""}, r'"" must be made of L'),
+        (
+            {"sliding_window_pattern": "LLLG", "model_type": "cohere2"},
+            "known for model_type exaone4 only; give layer_types",
+        ),
+    ],
+)
+def test_a_pattern_in_letters_without_a_meaning_is_refused(changes: dict[str, Any], words: str, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=f"sliding_window_pattern: .*{words}.*--kv-per-token"):
+        read_model(_write(tmp_path, {**EXAONE, **changes}))
+
+
 UNUSUAL = {
     "an indexer with keys of its own": {**DEEPSEEK_V2, "model_type": "deepseek_v32", "index_head_dim": 128},
     "an indexer in a known family": {**DEEPSEEK_V2, "index_topk": 2048},

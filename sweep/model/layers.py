@@ -213,12 +213,39 @@ def _by_rule(config: Config, family: Family, layers: int) -> list[str]:
         case "late" if config.flag("use_sliding_window", False) and config.whole("sliding_window") is not None:
             full = config.needed("max_window_layers")
             return ["full" if layer < full else "sliding" for layer in range(layers)]
-        case "pattern" if config.whole("sliding_window") is not None:
-            given = config.whole("sliding_window_pattern", "_sliding_window_pattern")
-            if given is None:
-                config.assume(f"of each {every} layers the last is full, the others slide: the rule of the family")
-            return ["sliding" if (layer + 1) % (given or every) else "full" for layer in range(layers)]
+        case "pattern":
+            return _patterned(config, every, layers)
     return ["full"] * layers
+
+
+def _patterned(config: Config, every: int, layers: int) -> list[str]:
+    """All layers slide but every n-th, n being the pattern; or a pattern of letters says of each what it is."""
+    names = "sliding_window_pattern", "_sliding_window_pattern"
+    pattern = config.value(*names)
+    if config.whole("sliding_window") is None:
+        return ["full"] * layers
+    if isinstance(pattern, str):
+        return _lettered(config, pattern, layers)
+    given = config.whole(*names)
+    if given is None:
+        config.assume(f"of each {every} layers the last is full, the others slide: the rule of the family")
+    return ["sliding" if (layer + 1) % (given or every) else "full" for layer in range(layers)]
+
+
+def _lettered(config: Config, pattern: str, layers: int) -> list[str]:
+    """L for a layer that slides and G for a full one, from the first on and again; the last of all layers is full.
+
+    As the configuration of EXAONE 4.0 describes it (transformers, Exaone4Config); no other family is known to have it.
+    """
+    key = f"{config.part}sliding_window_pattern: {shown(pattern)}"
+    how = f"give layer_types, a kind for each layer, {BY_HAND}"
+    if family_name(config) != "exaone4":
+        raise config.fault(f"{key} is a pattern of letters, whose meaning is known for model_type exaone4 only; {how}")
+    if not pattern or set(pattern) - set("LG"):
+        raise config.fault(f"{key} must be made of L (sliding) and G (full), such as LLLG; {how}")
+    repeated = [pattern[layer % len(pattern)] for layer in range(layers - 1)]
+    config.assume("the last layer is full, whatever the pattern: the rule of the family")
+    return [*("sliding" if letter == "L" else "full" for letter in repeated), "full"]
 
 
 def _chunked(config: Config, every: int, layers: int) -> list[str]:
