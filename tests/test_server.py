@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from sweep.errors import InputError
 from sweep.model.server import Served, serve, serve_one
+from sweep.model.steptime import Constant, packed
 
 GOLDEN = Path(__file__).parent / "golden"
 ENGINE_RUNS = sorted((GOLDEN / "vllm").glob("*.json"))
@@ -313,16 +314,18 @@ def test_a_request_without_output_takes_no_step():
     assert served.first_token_step.tolist() == [0, 1]
 
 
+def one_run(prompt, output, arrival, step_s: float, *policy):
+    """A run of the kernel that is only counted, in order of arrival and without prefixes."""
+    zeros, paged, nobody = np.zeros(len(output), np.int64), np.zeros(0, np.int64), np.zeros(0)
+    nothing = (np.zeros((0, 5)), *(np.zeros((0, k), np.int64) for k in (2, 3, 2)))
+    code = packed(Constant(step_s)).copy()
+    return serve_one(prompt, output, arrival, zeros, zeros, paged, nobody, nobody, 0, *policy, code, *nothing)
+
+
 def test_with_a_constant_step_times_are_steps_times_step_to_the_last_bit():
-    prompt, output = np.full(200, 300), np.array(REFERENCE)
-    paged, zeros, nothing = (
-        np.zeros(0, np.int64),
-        np.zeros(200, np.int64),
-        (np.zeros((0, 5)), *(np.zeros((0, k), np.int64) for k in (2, 3, 2))),
-    )
+    work = (np.full(200, 300), np.array(REFERENCE), np.zeros(200))
     limits = (16, 16, 400, 2048, False, True, 0)
-    steps = serve_one(prompt, output, np.zeros(200), zeros, zeros, paged, *limits, 1.0, *nothing)
-    seconds = serve_one(prompt, output, np.zeros(200), zeros, zeros, paged, *limits, 0.02, *nothing)
+    steps, seconds = one_run(*work, 1.0, *limits), one_run(*work, 0.02, *limits)
     assert seconds.makespan == steps.makespan * 0.02
     assert (seconds.last_token == steps.last_token * 0.02).all()
     assert (seconds.first_token == steps.first_token * 0.02).all()
@@ -330,15 +333,9 @@ def test_with_a_constant_step_times_are_steps_times_step_to_the_last_bit():
 
 
 def test_arrivals_in_seconds_run_from_the_first_step_that_begins_after_them():
-    paged, zeros, nothing = (
-        np.zeros(0, np.int64),
-        np.zeros(3, np.int64),
-        (np.zeros((0, 5)), *(np.zeros((0, k), np.int64) for k in (2, 3, 2))),
-    )
-    ones, output = np.ones(3, np.int64), np.array([5, 2, 1])
-    run = serve_one(
-        ones, output, np.array([0.0, 0.05, 9.99]), zeros, zeros, paged, 2, 16, 9, 9, False, True, 0, 0.02, *nothing
-    )
+    work = (np.ones(3, np.int64), np.array([5, 2, 1]), np.array([0.0, 0.05, 9.99]))
+    run = one_run(*work, 0.02, 2, 16, 9, 9, False, True, 0)
+    assert run.admitted.tolist() == [0.0, 3 * 0.02, 9.99]
     assert run.first_token.tolist() == [0.02, 4 * 0.02, 9.99 + 0.02]
     assert run.makespan == 9.99 + 0.02
 

@@ -19,9 +19,11 @@ import numpy.typing as npt
 from sweep.errors import InputError
 from sweep.model.compiled import kernel
 from sweep.model.rules import NO_LIMIT
+from sweep.model.steptime import AFFINE, CONSTANT, ROOFLINE, Constant, packed
 
 I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 
 MOST_TOKENS = 10_000_000  # of a prompt or an output: sums over the steps of a run stay far inside int64
 MOST_STEPS = 2**52  # of an arrival: the clock is a float64 and counts whole steps exactly
@@ -41,6 +43,8 @@ COUNTERS = (  # of `serve_workloads`, in this order; sums are over engine steps
     "hits_first",
     "hits_resumed",
 )
+
+TIMES = ("come", "admitted", "first_token", "last_token")  # of `serve_over_time`, in this order, as `Run` has them
 
 # Prefix caching gives blocks an identity. It is kept in three tables; -1 is nobody.
 HELD, NAME = 0, 1  # `texts`: for each block of each request's text the block that holds it, and its name
@@ -123,8 +127,16 @@ class Log(NamedTuple):
     preemptions: I64  # (preemptions, 2): engine step, request
 
 
+class Line(NamedTuple):
+    """Who goes first among those who wait, and who sends the requests."""
+
+    rank: F64  # (requests,) the lowest first, equal ones by arrival; () where all are equal
+    think: F64  # (requests,) from the end of a request to the next of its client; () without clients
+    clients: int  # who send one request after the other; 0: requests come when they come
+
+
 class Run(NamedTuple):
-    """The counters of a run. Times are clock readings; those of requests are 0 where no token came."""
+    """The counters of a run. Times are clock readings; those of requests are nan where there was no such moment."""
 
     engine_steps: int
     makespan: float
@@ -143,6 +155,8 @@ class Run(NamedTuple):
     first_token: F64
     last_token: F64
     preempted: I64
+    come: F64  # arrivals, those of clients as they came about
+    admitted: F64  # at the beginning of the first step
 
 
 def serve(
@@ -185,12 +199,13 @@ def serve(
     reserved = _reserved(faults, work, policy, reserve_tokens)
     if faults:
         raise InputError(*faults)
-    run = serve_one(*(*work, reserved, *policy, 1.0, *_log(0, 0, 0, 0)))
+    how = (reserved, *_first_come(), *policy, _equal_steps(1.0))
+    run = serve_one(*(*work, *how, *_log(0, 0, 0, 0)))
     served = _served(run)
     if not record:
         return served
     log = _log(run.engine_steps, run.sum_batch, run.served + run.preemptions, run.preemptions)
-    serve_one(*(*work, reserved, *policy, 1.0, *log))  # the first run has said how much there is to write
+    serve_one(*(*work, *how, *log))  # the first run has said how much there is to write
     return _recorded(served, log)
 
 
@@ -209,8 +224,8 @@ def _served(run: Run) -> Served:
         mean_cached_tokens=run.sum_cached / run.engine_steps if run.engine_steps else float("nan"),
         prefix_hit_tokens_first=run.hits_first,
         prefix_hit_tokens_resumed=run.hits_resumed,
-        first_token_step=run.first_token.astype(np.int64),
-        last_token_step=run.last_token.astype(np.int64),
+        first_token_step=np.nan_to_num(run.first_token).astype(np.int64),
+        last_token_step=np.nan_to_num(run.last_token).astype(np.int64),
         preemptions_per_request=run.preempted,
     )
 
@@ -343,18 +358,145 @@ def _whole_numbers(
 
 def serve_workloads(
     prompts: I64, outputs: I64, arrivals: F64, prefixes: I64, groups: I64, reserved: I64, policy: Policy, cost: float
-) -> tuple[I64, npt.NDArray[np.bool_]]:
+) -> tuple[I64, Flags]:
     """Counters of many workloads on one server, (workloads, COUNTERS), and which requests ended, (workloads, requests).
 
     prompts, outputs : (workloads, requests); the others may have one row that all workloads share.
     reserved : (workloads, requests) as for `serve_one`, or (1, 0) for a server that pages.
     """
+    work, line = (prompts, outputs, arrivals, prefixes, groups, reserved), _first_come()
+    nowhere = np.zeros((len(TIMES), 0, 0), np.float64)
+    return _serve_rows(
+        work, np.atleast_2d(line.rank), np.atleast_2d(line.think), 0, policy, _equal_steps(cost), nowhere
+    )
+
+
+def serve_over_time(
+    prompts: I64,
+    outputs: I64,
+    arrivals: F64,
+    prefixes: I64,
+    groups: I64,
+    reserved: I64,
+    ranks: F64,
+    thinks: F64,
+    clients: int,
+    policy: Policy,
+    code: F64,
+) -> tuple[I64, Flags, F64]:
+    """What `serve_workloads` gives, and the moments that `TIMES` names, (TIMES, workloads, requests).
+
+    ranks, thinks : (workloads, requests) as for `serve_one`, or (1, 0).
+    code : the packed time of a step; moments are in its unit, nan where there was none.
+    """
+    times = np.full((len(TIMES), *outputs.shape), np.nan)
+    work = (prompts, outputs, arrivals, prefixes, groups, reserved)
+    return *_serve_rows(work, ranks, thinks, clients, policy, code, times), times
+
+
+def _serve_rows(
+    work: tuple[I64, I64, F64, I64, I64, I64],
+    ranks: F64,
+    thinks: F64,
+    clients: int,
+    policy: Policy,
+    code: F64,
+    times: F64,
+) -> tuple[I64, Flags]:
+    outputs = work[1]
     counters = np.zeros((outputs.shape[0], len(COUNTERS)), np.int64)
     ended = np.zeros(outputs.shape, np.bool_)
-    served_rows(
-        prompts, outputs, arrivals, prefixes, groups, reserved, *policy, cost, *_log(0, 0, 0, 0), counters, ended
-    )
+    how = (ranks, thinks, clients, *policy, code)
+    served_rows(*(*work, *how, *_log(0, 0, 0, 0), counters, ended, times))
     return counters, ended
+
+
+def _first_come() -> Line:
+    """All in order of arrival, which is given."""
+    return Line(np.zeros(0, np.float64), np.zeros(0, np.float64), 0)
+
+
+def _equal_steps(cost: float) -> F64:
+    return packed(Constant(cost)).copy()  # to be written to, as all arrays of a kernel, so that it is compiled once
+
+
+# ---- the step kernel: needs CONSTANT, AFFINE and ROOFLINE of `steptime`, which says how the array is laid out
+
+
+@kernel
+def step_seconds_at(code, batch, kv_tokens, prefill_tokens):
+    """Seconds of one step from a packed step time; nan for a prompt where a table has none."""
+    if code[0] == CONSTANT:
+        return code[1]
+    if code[0] == AFFINE:
+        return code[1] + code[2] * batch + code[3] * kv_tokens + code[4] * prefill_tokens
+    if code[0] == ROOFLINE:
+        emitted = batch + 1 if prefill_tokens > 0 else batch
+        attended = kv_tokens + 0.5 * prefill_tokens * prefill_tokens
+        flops = code[3] * (batch + prefill_tokens) + code[7] * emitted + code[8] * attended
+        return max((code[1] + code[2] * kv_tokens) / code[4], flops / code[5]) + code[6]
+    seconds = 0.0
+    if prefill_tokens > 0:
+        seconds = on_line(code, int(code[2]), float(prefill_tokens + batch))
+        if batch > 0:
+            seconds += beyond_prompt(code, batch, kv_tokens / batch, prefill_tokens)
+    elif batch > 0:
+        seconds = on_surface(code, int(code[3]), batch, kv_tokens / batch)
+    return code[1] if seconds < code[1] else seconds
+
+
+@kernel
+def beyond_prompt(code, batch, kv_per_request, prefill_tokens):
+    """What a step of both takes beyond a prompt of all its tokens, from a packed table, in seconds."""
+    count = int(code[4])
+    last = 4 + count
+    if prefill_tokens >= code[last]:
+        return on_surface(code, int(code[last + count]), batch, kv_per_request)
+    low = 5 + interval_of(code, 5, count, float(prefill_tokens))
+    here = on_surface(code, int(code[low + count]), batch, kv_per_request)
+    further = on_surface(code, int(code[low + 1 + count]), batch, kv_per_request)
+    return here + (further - here) * (prefill_tokens - code[low]) / (code[low + 1] - code[low])
+
+
+@kernel
+def on_surface(code, surface, batch, kv_per_request):
+    """The value of a packed surface: linear in the batch, past its ends on along the two batches there."""
+    count = int(code[surface])
+    if count == 1:
+        return on_line(code, int(code[surface + 2]), kv_per_request)
+    low = surface + 1 + interval_of(code, surface + 1, count, float(batch))
+    here = on_line(code, int(code[low + count]), kv_per_request)
+    if batch == code[low]:
+        return here
+    further = on_line(code, int(code[low + 1 + count]), kv_per_request)
+    return here + (further - here) * (batch - code[low]) / (code[low + 1] - code[low])
+
+
+@kernel
+def on_line(code, line, at):
+    """The value of a packed line, past its ends on along the two points there; nan if it has none."""
+    count = int(code[line])
+    if count == 0:
+        return np.nan
+    low = line + 1 + interval_of(code, line + 1, count, at)
+    here, further = code[low + count], code[low + 1 + count]
+    return here + (further - here) * (at - code[low]) / (code[low + 1] - code[low])
+
+
+@kernel
+def interval_of(code, first, count, at):
+    """Which interval between `count` >= 2 rising values from index `first` on holds `at`: 0 to count - 2."""
+    low, high = 0, count - 2
+    while low < high:
+        middle = (low + high + 1) // 2
+        if code[first + middle] <= at:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+# ---- end of the step kernel
 
 
 @kernel
@@ -365,6 +507,9 @@ def served_rows(
     prefixes: I64,
     groups: I64,
     reserved: I64,
+    ranks: F64,
+    thinks: F64,
+    clients: int,
     slots: int,
     block_size: int,
     blocks: int,
@@ -372,15 +517,16 @@ def served_rows(
     prefix_caching: bool,
     chunked_prefill: bool,
     refill_delay: int,
-    step_cost: float,
+    code: F64,
     step_log: F64,
     schedule_log: I64,
     admission_log: I64,
     preemption_log: I64,
     counters: I64,
-    ended: npt.NDArray[np.bool_],
+    ended: Flags,
+    times: F64,
 ) -> None:
-    """Serve one workload after the other and write what `COUNTERS` names, and who got all its tokens."""
+    """Serve one workload after the other; write what `COUNTERS` names, who got all, and what `TIMES` names."""
     for row in range(outputs.shape[0]):
         run = serve_one(
             prompts[row],
@@ -389,6 +535,9 @@ def served_rows(
             prefixes[row % prefixes.shape[0]],
             groups[row % groups.shape[0]],
             reserved[row % reserved.shape[0]],
+            ranks[row % ranks.shape[0]],
+            thinks[row % thinks.shape[0]],
+            clients,
             slots,
             block_size,
             blocks,
@@ -396,7 +545,7 @@ def served_rows(
             prefix_caching,
             chunked_prefill,
             refill_delay,
-            step_cost,
+            code,
             step_log,
             schedule_log,
             admission_log,
@@ -414,7 +563,12 @@ def served_rows(
         counters[row, 9] = run.sum_cached
         counters[row, 10] = run.hits_first
         counters[row, 11] = run.hits_resumed
-        ended[row] = run.last_token > 0
+        ended[row] = run.last_token == run.last_token
+        if times.shape[1] > 0:
+            times[0, row] = run.come
+            times[1, row] = run.admitted
+            times[2, row] = run.first_token
+            times[3, row] = run.last_token
 
 
 @kernel
@@ -425,6 +579,9 @@ def serve_one(
     prefix: I64,
     group: I64,
     reserved: I64,
+    rank: F64,
+    think: F64,
+    clients: int,
     slots: int,
     block_size: int,
     blocks: int,
@@ -432,7 +589,7 @@ def serve_one(
     prefix_caching: bool,
     chunked_prefill: bool,
     refill_delay: int,
-    step_cost: float,
+    code: F64,
     step_log: F64,
     schedule_log: I64,
     admission_log: I64,
@@ -440,12 +597,14 @@ def serve_one(
 ) -> Run:
     """What the server does with a workload: counters, and the steps themselves where the logs have room for them.
 
-    The fields of `Requests`, of `Policy`, and of `Log`, in this order: compiled code that is kept on disk must not
-    refer to classes, or a later version that names them otherwise could not even find it out of date.
+    The fields of `Requests`, of `Line`, of `Policy`, and of `Log`, in this order: compiled code that is kept on disk
+    must not refer to classes, or a later version that names them otherwise could not even find it out of date.
 
     reserved : (requests,) blocks set aside for each request while it is here, or () where they are taken as they fill.
-    step_cost : how far a step moves the clock; arrivals, token times and the makespan are in the same unit.
+    code : the packed time of a step (`steptime`); arrivals, thinking, token times and the makespan are in its unit.
     """
+    even, step_cost = code[0] == CONSTANT, code[1]
+    closed, ranked = clients > 0, rank.size > 0
     requests = prompt.size
     places = min(slots, requests)
     text = prompt + output - 1  # tokens that are computed; the last one generated never is
@@ -453,10 +612,8 @@ def serve_one(
     size = min(block_size, text.max() + 1)
     paging = reserved.size == 0
     most = blocks_of(text, size) if paging else reserved  # blocks of a request that it ever holds at a time
-    # tokens to be computed at a time: where nobody is ever preempted, nobody has to come back with all its text
-    longest = text if paging and blocks < NO_LIMIT else prompt
-    fits = (output > 0) & (most <= blocks) & (chunked_prefill | (longest <= token_budget))
-    queue = in_order_of_arrival(arrival, fits)
+    fits = can_end(prompt, output, reserved, size, blocks, token_budget, chunked_prefill)
+    queue = in_order_of_arrival(arrival, (fits | (output == 0)) if closed else fits)
     usable = min(blocks, most[queue].sum())  # with more, none would be taken twice
     caching = prefix_caching
     start, texts, names, pool = new_cache(prefix, group, text, queue, usable, size) if caching else no_cache()
@@ -465,13 +622,18 @@ def serve_one(
     # Requests: tokens known, prompt and generated; and of them computed (while decoding, see `lead`).
     known = prompt.copy()
     done = np.zeros(requests, np.int64)
-    first_token = np.zeros(requests, np.float64)
-    last_token = np.zeros(requests, np.float64)
+    come = np.full(requests, np.nan) if closed else arrival
+    admitted = np.full(requests, np.nan)
+    first_token = np.full(requests, np.nan)
+    last_token = np.full(requests, np.nan)
     preempted = np.zeros(requests, np.int64)
     # Waiting: the preempted, next one on top, then queue[joined:] as they arrive. All the preempted have a place,
-    # since nobody new is admitted before them.
+    # since nobody new is admitted before them. With ranks those who have come stand in a heap between the two.
     stack = np.empty(places, np.int64)
-    stacked = joined = 0
+    heap = np.empty(requests if ranked else 0, np.int64)
+    stacked = waits = joined = 0
+    thinking = np.zeros(clients, np.float64)  # a heap: when each client that is away sends its next request
+    away = clients
     # Running, in order of admission: those that decode, then those in their prompt (one at most from step to step).
     # After s steps a decoding request has computed lead + s tokens, so that decoding changes nothing kept here.
     batch = np.empty(places, np.int64)
@@ -488,16 +650,32 @@ def serve_one(
 
     used = steps = finished = 0
     cached = 0  # tokens in the blocks in use: what the requests here have computed, less what they share
-    origin, origin_steps = 0.0, 0  # the clock shows origin + (steps - origin_steps) * step_cost
+    clock = origin = 0.0  # where steps are equal the clock shows origin + (steps - origin_steps) * step_cost
+    origin_steps = 0
     preemptions = scheduled = recomputed = max_blocks = sum_blocks = max_batch = sum_batch = sum_cached = 0
     hits_first = hits_resumed = admissions = 0
 
     while finished < queue.size:
         # wait: with nobody here the clock jumps to the next arrival
-        clock = origin + (steps - origin_steps) * step_cost
-        if running + stacked + lingering == 0 and arrival[queue[joined]] > clock:
-            clock = origin = arrival[queue[joined]]
+        coming = np.inf if joined == queue.size else (thinking[0] if closed else come[queue[joined]])
+        if running + stacked + waits + lingering == 0 and coming > clock:
+            clock = origin = coming
             origin_steps = steps
+        # join: all who have come by now; without ranks they stand in the queue already
+        while ranked and coming <= clock:
+            i = queue[joined]
+            joined += 1
+            if closed:
+                come[i] = coming
+                away = take_time(thinking, away)
+                if away == 0:
+                    thinking[0] = np.inf
+            if output[i] > 0:
+                waits = put_request(heap, waits, rank, i)
+            else:  # a client's; it has its answer at once
+                finished += 1
+                away = put_time(thinking, away, coming + think[i])
+            coming = np.inf if joined == queue.size else (thinking[0] if closed else come[queue[joined]])
         preemptions_before, admissions_before = preemptions, admissions
         prompt_before = running > decoding
 
@@ -558,10 +736,10 @@ def serve_one(
         left = token_budget - tokens
         waiting = True
         while preemptions == preemptions_before and left > 0 and running + lingering < places:
-            waiting = stacked > 0 or (joined < queue.size and arrival[queue[joined]] <= clock)
+            waiting = stacked + waits > 0 or coming <= clock
             if not waiting:
                 break
-            i = stack[stacked - 1] if stacked > 0 else queue[joined]
+            i = stack[stacked - 1] if stacked > 0 else (heap[0] if ranked else queue[joined])
             found, found_held = look_up(pool, names, texts, start[i], (known[i] - 1) // size) if caching else (0, 0)
             rest = known[i] - found * size
             need = blocks_of(known[i], size) if paging else reserved[i]
@@ -569,8 +747,11 @@ def serve_one(
                 break
             if stacked > 0:
                 stacked -= 1
+            elif ranked:
+                waits = take_request(heap, waits, rank)
             else:
                 joined += 1
+                coming = come[queue[joined]] if joined < queue.size else np.inf
             new = min(rest, left)
             done[i] = found * size + new
             used += (blocks_of(done[i], size) if paging else reserved[i]) - found_held
@@ -584,6 +765,7 @@ def serve_one(
                 hits_resumed += found * size
             else:
                 hits_first += found * size
+                admitted[i] = clock
             batch[running] = i
             chunk[running] = new
             running += 1
@@ -601,7 +783,11 @@ def serve_one(
 
         # step: every running request computes; with its whole text computed it gets one more token
         steps += 1
-        clock = origin + (steps - origin_steps) * step_cost
+        if even:
+            clock = origin + (steps - origin_steps) * step_cost
+        else:
+            read = tokens_read(batch, lead, done, chunk, decoding, running, steps)
+            clock += step_seconds_at(code, decoding, read, tokens - decoding)
         cached += tokens
         if recording:
             step_log[steps - 1] = np.array((running, tokens, used, clock, cached))
@@ -619,19 +805,24 @@ def serve_one(
             phase[decoding] = -lead[decoding] % size
             takers[phase[decoding]] += int(paging)
             next_end = min(next_end, ends[decoding])
-            if first_token[i] == 0:
+            if known[i] == prompt[i]:
                 first_token[i] = clock
             decoding += 1
 
         # leap: if all decode and nobody can come, the steps are alike until one ends, lacks a block or arrives
         same = admissions == admissions_before and preemptions == preemptions_before and not prompt_before
         if decoding == running and lingering == 0 and steps < next_end and (same or running == places):
-            limit = next_end
-            if not waiting and running < places and joined < queue.size:
-                limit = min(limit, origin_steps + steps_to(arrival[queue[joined]], origin, step_cost))
+            limit, until = next_end, np.inf
+            if running < places and coming < np.inf and (not waiting or (ranked and stacked == 0)):
+                until = coming
+            if even and until < np.inf:
+                limit = min(limit, origin_steps + steps_to(until, origin, step_cost))
+            elif clock >= until:
+                limit = steps
             leapt_from = steps
-            turns = 0 if recording else min((limit - steps) // size, (usable - used) // running)
-            if not paging and not recording:  # nothing is taken on the way
+            walking = recording or not even
+            turns = 0 if walking else min((limit - steps) // size, (usable - used) // running)
+            if not paging and not walking:  # nothing is taken on the way
                 sum_blocks += used * (limit - steps)
                 steps = limit
             elif turns > 1:  # turns of `size` steps, in which each request takes one block
@@ -639,13 +830,19 @@ def serve_one(
                 used += turns * running
                 steps += turns * size
             due = steps % size
+            read = 0 if even else tokens_read(batch, lead, done, chunk, decoding, running, steps)
             while steps < limit and used + takers[due] <= usable:
                 used += takers[due]
                 sum_blocks += used
                 steps += 1
                 due = due + 1 if due + 1 < size else 0
+                if not even:
+                    read += running
+                    clock += step_seconds_at(code, running, read, 0)
+                    limit = limit if clock < until else steps
                 if recording:
-                    clock = origin + (steps - origin_steps) * step_cost
+                    if even:
+                        clock = origin + (steps - origin_steps) * step_cost
                     entry = sum_batch + (steps - 1 - leapt_from) * running
                     stored = cached + (steps - leapt_from) * running
                     step_log[steps - 1] = np.array((running, running, used, clock, stored))
@@ -662,7 +859,8 @@ def serve_one(
             sum_cached += cached * leapt + running * (leapt * (leapt + 1) // 2)
             cached += running * leapt
             max_blocks = max(max_blocks, used)
-            clock = origin + (steps - origin_steps) * step_cost
+            if even:
+                clock = origin + (steps - origin_steps) * step_cost
 
         # retire: who has all its tokens gives back slot and blocks, now or after one more step
         if lingering > 0:
@@ -680,6 +878,8 @@ def serve_one(
                     takers[phase[r]] -= int(paging)
                     last_token[i] = clock
                     finished += 1
+                    if closed:
+                        away = put_time(thinking, away, clock + think[i])
                     ghosts[lingering] = i
                     lingering += 1
                     continue
@@ -694,8 +894,7 @@ def serve_one(
                 cached -= gone
                 lingering = 0
 
-    makespan = origin + (steps - origin_steps) * step_cost
-    refused = (output > 0).sum() - queue.size
+    refused = (output > 0).sum() - fits.sum()
     counts = (
         preemptions,
         scheduled,
@@ -708,7 +907,35 @@ def serve_one(
         hits_first,
         hits_resumed,
     )
-    return Run(steps, makespan, queue.size, refused, *counts, first_token, last_token, preempted)
+    return Run(steps, clock, fits.sum(), refused, *counts, first_token, last_token, preempted, come, admitted)
+
+
+@kernel
+def can_end(
+    prompt: I64, output: I64, reserved: I64, size: int, blocks: int, token_budget: int, chunked_prefill: bool
+) -> Flags:
+    """Requests, (requests,), that ask for output and are not refused: room and budget suffice for each by itself."""
+    text, paging = prompt + output - 1, reserved.size == 0
+    most = blocks_of(text, size) if paging else reserved
+    # tokens to be computed at a time: where nobody is ever preempted, nobody has to come back with all its text
+    longest = text if paging and blocks < NO_LIMIT else prompt
+    able: Flags = (output > 0) & (most <= blocks) & (chunked_prefill | (longest <= token_budget))
+    return able
+
+
+@kernel
+def tokens_read(batch: I64, lead: I64, done: I64, chunk: I64, decoding: int, running: int, step: int) -> int:
+    """Tokens of cache that a step reads, those that its decoding requests compute included.
+
+    Who decodes reads all its text up to the token being computed; a chunk of a text reads what is computed of it before
+    the chunk.
+    """
+    read = decoding * step
+    for r in range(decoding):
+        read += lead[r]
+    for r in range(decoding, running):
+        read += done[batch[r]] - chunk[r]
+    return read
 
 
 @kernel
@@ -909,3 +1136,65 @@ def give_back(pool: I64, texts: I64, start: int, held: int) -> int:
         pool[after, BEFORE] = block
         free += 1
     return free
+
+
+@kernel
+def put_time(heap, size, moment):
+    """The size of a heap of moments, the earliest first, after one more."""
+    place = size
+    while place > 0 and moment < heap[(place - 1) // 2]:
+        heap[place] = heap[(place - 1) // 2]
+        place = (place - 1) // 2
+    heap[place] = moment
+    return size + 1
+
+
+@kernel
+def take_time(heap, size):
+    """The size of a heap of moments after the earliest has gone."""
+    size -= 1
+    last, place = heap[size], 0
+    while 2 * place + 1 < size:
+        child = 2 * place + 1
+        if child + 1 < size and heap[child + 1] < heap[child]:
+            child += 1
+        if last <= heap[child]:
+            break
+        heap[place] = heap[child]
+        place = child
+    heap[place] = last
+    return size
+
+
+@kernel
+def put_request(heap, size, rank, request):
+    """The size of a heap of requests, the lowest rank and then number first, after one more."""
+    place = size
+    while place > 0 and goes_before(rank, request, heap[(place - 1) // 2]):
+        heap[place] = heap[(place - 1) // 2]
+        place = (place - 1) // 2
+    heap[place] = request
+    return size + 1
+
+
+@kernel
+def take_request(heap, size, rank):
+    """The size of a heap of requests after the first has gone."""
+    size -= 1
+    last, place = heap[size], 0
+    while 2 * place + 1 < size:
+        child = 2 * place + 1
+        if child + 1 < size and goes_before(rank, heap[child + 1], heap[child]):
+            child += 1
+        if not goes_before(rank, heap[child], last):
+            break
+        heap[place] = heap[child]
+        place = child
+    heap[place] = last
+    return size
+
+
+@kernel
+def goes_before(rank, request, other):
+    """Whether a request is taken before another one."""
+    return rank[request] < rank[other] or (rank[request] == rank[other] and request < other)

@@ -6,16 +6,22 @@ prompts are computed together, a token budget a step; the last of these steps gi
 group then stays until its longest member has ended, and only then the next one is taken: nobody is preempted, and who
 has ended keeps place and memory.
 
-Without prompts and memory `lockstep` does the same for many workloads at once.
+Where all wait from the start steps are counted; where requests come over time, or a step takes a time of its own, each
+group is told with a clock. Without prompts and memory `lockstep` does the same for many workloads at once, and
+`arriving` with a clock.
 """
 
 import numpy as np
 import numpy.typing as npt
 
 from sweep.model.compiled import kernel
+from sweep.model.steptime import AFFINE, CONSTANT, ROOFLINE
 
 I64 = npt.NDArray[np.int64]
+F64 = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
+
+NEVER = 2**62  # a step that is not reached
 
 
 def static_steps(
@@ -61,7 +67,7 @@ def group_by_group(
         for i in range(outputs.shape[1]):
             if not served[row, i]:
                 continue
-            needed = min(context if context > 0 else prompts[row, i] + most_output, capacity)
+            needed = set_aside(prompts[row, i], most_output, context, capacity)
             if members == slots or reserved + needed > capacity:
                 steps[row] += group_steps(prompt_tokens, longest, token_budget)
                 members = reserved = prompt_tokens = longest = 0
@@ -77,3 +83,275 @@ def group_by_group(
 def group_steps(prompt_tokens: int, longest: int, token_budget: int) -> int:
     """Steps of a group; the last step of its prompts is the first of its outputs."""
     return (prompt_tokens + token_budget - 1) // token_budget + longest - 1 if longest > 0 else 0
+
+
+# ---- the step kernel: needs CONSTANT, AFFINE and ROOFLINE of `steptime`, which says how the array is laid out
+
+
+@kernel
+def step_seconds_at(code, batch, kv_tokens, prefill_tokens):
+    """Seconds of one step from a packed step time; nan for a prompt where a table has none."""
+    if code[0] == CONSTANT:
+        return code[1]
+    if code[0] == AFFINE:
+        return code[1] + code[2] * batch + code[3] * kv_tokens + code[4] * prefill_tokens
+    if code[0] == ROOFLINE:
+        emitted = batch + 1 if prefill_tokens > 0 else batch
+        attended = kv_tokens + 0.5 * prefill_tokens * prefill_tokens
+        flops = code[3] * (batch + prefill_tokens) + code[7] * emitted + code[8] * attended
+        return max((code[1] + code[2] * kv_tokens) / code[4], flops / code[5]) + code[6]
+    seconds = 0.0
+    if prefill_tokens > 0:
+        seconds = on_line(code, int(code[2]), float(prefill_tokens + batch))
+        if batch > 0:
+            seconds += beyond_prompt(code, batch, kv_tokens / batch, prefill_tokens)
+    elif batch > 0:
+        seconds = on_surface(code, int(code[3]), batch, kv_tokens / batch)
+    return code[1] if seconds < code[1] else seconds
+
+
+@kernel
+def beyond_prompt(code, batch, kv_per_request, prefill_tokens):
+    """What a step of both takes beyond a prompt of all its tokens, from a packed table, in seconds."""
+    count = int(code[4])
+    last = 4 + count
+    if prefill_tokens >= code[last]:
+        return on_surface(code, int(code[last + count]), batch, kv_per_request)
+    low = 5 + interval_of(code, 5, count, float(prefill_tokens))
+    here = on_surface(code, int(code[low + count]), batch, kv_per_request)
+    further = on_surface(code, int(code[low + 1 + count]), batch, kv_per_request)
+    return here + (further - here) * (prefill_tokens - code[low]) / (code[low + 1] - code[low])
+
+
+@kernel
+def on_surface(code, surface, batch, kv_per_request):
+    """The value of a packed surface: linear in the batch, past its ends on along the two batches there."""
+    count = int(code[surface])
+    if count == 1:
+        return on_line(code, int(code[surface + 2]), kv_per_request)
+    low = surface + 1 + interval_of(code, surface + 1, count, float(batch))
+    here = on_line(code, int(code[low + count]), kv_per_request)
+    if batch == code[low]:
+        return here
+    further = on_line(code, int(code[low + 1 + count]), kv_per_request)
+    return here + (further - here) * (batch - code[low]) / (code[low + 1] - code[low])
+
+
+@kernel
+def on_line(code, line, at):
+    """The value of a packed line, past its ends on along the two points there; nan if it has none."""
+    count = int(code[line])
+    if count == 0:
+        return np.nan
+    low = line + 1 + interval_of(code, line + 1, count, at)
+    here, further = code[low + count], code[low + 1 + count]
+    return here + (further - here) * (at - code[low]) / (code[low + 1] - code[low])
+
+
+@kernel
+def interval_of(code, first, count, at):
+    """Which interval between `count` >= 2 rising values from index `first` on holds `at`: 0 to count - 2."""
+    low, high = 0, count - 2
+    while low < high:
+        middle = (low + high + 1) // 2
+        if code[first + middle] <= at:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+# ---- end of the step kernel
+
+
+@kernel
+def group_after_group(
+    prompts: I64,
+    outputs: I64,
+    served: Flags,
+    ranks: F64,
+    thinks: F64,
+    clients: int,
+    slots: int,
+    token_budget: int,
+    capacity: int,
+    most_output: int,
+    context: int,
+    max_wait: float,
+    padded: bool,
+    code: F64,
+    come: F64,
+    starts: F64,
+    firsts: F64,
+    finishes: F64,
+    steps: I64,
+) -> None:
+    """Write when each request comes, starts, speaks and ends, and the steps of each workload.
+
+    come : (workloads, requests), rising along a row; of clients, written. A context of 0 is none.
+    """
+    requests = outputs.shape[1]
+    who, line = np.empty(min(slots, requests), np.int64), np.empty(requests, np.int64)
+    thinking, taken = np.empty(max(1, clients), np.float64), np.empty(requests, np.bool_)
+    for row in range(outputs.shape[0]):
+        arrival, think, output, prompt, rank = come[row], thinks[row], outputs[row], prompts[row], ranks[row]
+        start, first, finish = starts[row], firsts[row], finishes[row]
+        queue = np.flatnonzero(served[row])
+        thinking[:] = 0.0
+        taken[:] = False
+        now, away = 0.0, clients
+        joined = waits = wanted = oldest = done = 0  # `wanted`: tokens that those who wait would reserve
+        while done < queue.size:
+            # wait: until a group is full, or until the oldest who waits has done so long enough; all who come join
+            while True:
+                while oldest < joined and taken[queue[oldest]]:
+                    oldest += 1
+                coming = next_arrival(arrival, queue, joined, clients, thinking, away)
+                until = now
+                if waits == 0:
+                    until = max(now, coming)
+                elif waits < slots and wanted <= capacity:
+                    until = max(now, arrival[queue[oldest]] + max_wait)
+                if coming > until or joined == queue.size:
+                    now = until
+                    break
+                now = max(now, coming)
+                request = queue[joined]
+                if clients > 0:
+                    arrival[request] = coming
+                    away = take_time(thinking, away)
+                waits = put_request(line, waits, rank, request)
+                wanted += set_aside(prompt[request], most_output, context, capacity)
+                joined += 1
+            # start: the group, by rank, as far as there are places and the next one fits
+            places = members = reserved = prompt_tokens = longest = 0
+            while places < slots and waits > 0:
+                request = line[0]
+                needed = set_aside(prompt[request], most_output, context, capacity)
+                if reserved + needed > capacity:
+                    break
+                waits = take_request(line, waits, rank)
+                places += 1
+                reserved += needed
+                start[request], finish[request], taken[request] = now, now, True
+                if output[request] > 0:
+                    who[members] = request
+                    members += 1
+                    prompt_tokens += prompt[request]
+                    longest = max(longest, output[request])
+                elif clients > 0:
+                    away = put_time(thinking, away, now + think[request])
+            wanted -= reserved
+            done += places
+            # prompts: a budget a step, one behind the other; a chunk reads what is computed of its prompt before it
+            place = before = 0
+            for computed in range(0, prompt_tokens, token_budget):
+                while before + prompt[who[place]] <= computed:
+                    before += prompt[who[place]]
+                    place += 1
+                now += step_seconds_at(code, 0, computed - before, min(token_budget, prompt_tokens - computed))
+            # step: until the longest is done; who has its answer leaves the batch, unless it is padded
+            batch = kv_tokens = 0
+            next_end = NEVER
+            for place in range(members):
+                request = who[place]
+                first[request] = finish[request] = now
+                if padded or output[request] > 1:
+                    batch += 1
+                    kv_tokens += prompt[request]
+                if output[request] > 1:
+                    next_end = min(next_end, output[request])
+            for token in range(2, longest + 1):
+                kv_tokens += batch
+                now += step_seconds_at(code, batch, kv_tokens, 0)
+                if token == next_end:
+                    next_end = NEVER
+                    for place in range(members):
+                        request = who[place]
+                        if output[request] == token:
+                            finish[request] = now
+                            if not padded:
+                                batch -= 1
+                                kv_tokens -= prompt[request] + token - 1
+                        elif output[request] > token:
+                            next_end = min(next_end, output[request])
+            steps[row] += group_steps(prompt_tokens, longest, token_budget)
+            if clients > 0:
+                for place in range(members):
+                    away = put_time(thinking, away, finish[who[place]] + think[who[place]])
+
+
+@kernel
+def set_aside(prompt: int, most_output: int, context: int, capacity: int) -> int:
+    """Tokens of cache that a request reserves; a context of 0 is none."""
+    return min(context if context > 0 else prompt + most_output, capacity)
+
+
+@kernel
+def next_arrival(come: F64, queue: I64, joined: int, clients: int, thinking: F64, away: int) -> float:
+    """When the next request comes; never if all have, or if no client is away thinking."""
+    if joined == queue.size or (clients > 0 and away == 0):
+        return np.inf
+    return float(thinking[0] if clients > 0 else come[queue[joined]])
+
+
+@kernel
+def put_time(heap, size, moment):
+    """The size of a heap of moments, the earliest first, after one more."""
+    place = size
+    while place > 0 and moment < heap[(place - 1) // 2]:
+        heap[place] = heap[(place - 1) // 2]
+        place = (place - 1) // 2
+    heap[place] = moment
+    return size + 1
+
+
+@kernel
+def take_time(heap, size):
+    """The size of a heap of moments after the earliest has gone."""
+    size -= 1
+    last, place = heap[size], 0
+    while 2 * place + 1 < size:
+        child = 2 * place + 1
+        if child + 1 < size and heap[child + 1] < heap[child]:
+            child += 1
+        if last <= heap[child]:
+            break
+        heap[place] = heap[child]
+        place = child
+    heap[place] = last
+    return size
+
+
+@kernel
+def put_request(heap, size, rank, request):
+    """The size of a heap of requests, the lowest rank and then number first, after one more."""
+    place = size
+    while place > 0 and goes_before(rank, request, heap[(place - 1) // 2]):
+        heap[place] = heap[(place - 1) // 2]
+        place = (place - 1) // 2
+    heap[place] = request
+    return size + 1
+
+
+@kernel
+def take_request(heap, size, rank):
+    """The size of a heap of requests after the first has gone."""
+    size -= 1
+    last, place = heap[size], 0
+    while 2 * place + 1 < size:
+        child = 2 * place + 1
+        if child + 1 < size and goes_before(rank, heap[child + 1], heap[child]):
+            child += 1
+        if not goes_before(rank, heap[child], last):
+            break
+        heap[place] = heap[child]
+        place = child
+    heap[place] = last
+    return size
+
+
+@kernel
+def goes_before(rank, request, other):
+    """Whether a request is taken before another one."""
+    return rank[request] < rank[other] or (rank[request] == rank[other] and request < other)
