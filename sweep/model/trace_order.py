@@ -65,12 +65,12 @@ class TimeOrder:
         """Gives the rows that none can come before any more."""
         if self.is_lost or self._until_ns is None or self._held < 2 * self._left:  # most would be sorted in vain
             return
-        times, outputs = _column(self._times), _column(self._outputs)
-        if not _rises(times):
-            order = np.argsort(times, kind="stable")
-            outputs = outputs[order]
-            del order  # before the next array as long as the rows
-            times.sort()
+        if self.late_ns == 0 and self._until_ns == self._newest_ns:  # in order as they stand, and all can go on
+            self._held = 0
+            while self._times:
+                yield Timed(self._times.pop(0), self._outputs.pop(0))
+            return
+        times, outputs = _sorted(_column(self._times), _column(self._outputs))
         stop = int(np.searchsorted(times, self._until_ns, side="right"))
         for start in range(0, stop, TILE):
             tile = slice(start, min(start + TILE, stop))
@@ -79,13 +79,27 @@ class TimeOrder:
         self._held = self._left = len(times) - stop
 
 
+def _sorted(times: I64, outputs: I32) -> Timed:
+    """Rows by time, those of one time in the order they have; `times` is used up."""
+    if not _rises(times):
+        order = np.argsort(times, kind="stable")
+        outputs = outputs[order]
+        del order  # before the next array as long as the rows
+        times.sort()
+    return Timed(times, outputs)
+
+
 def _rises(times: I64) -> bool:
     tiles = (times[start : start + TILE + 1] for start in range(0, len(times), TILE))
     return all(bool((tile[1:] >= tile[:-1]).all()) for tile in tiles)
 
 
-def _column(parts: list[Any]) -> NDArray[Any]:
-    """The parts as one new array; they are let go."""
-    column = np.concatenate(parts)
-    parts.clear()
+def _column(parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """The parts as one array; each is let go as it is copied."""
+    stop = sum(map(len, parts))
+    column = np.empty(stop, parts[0].dtype)
+    while parts:
+        part = parts.pop()
+        column[stop - len(part) : stop] = part
+        stop -= len(part)
     return column
