@@ -7,7 +7,7 @@ import hashlib
 import json
 from typing import Any, NamedTuple
 
-from sweep.model.lengths import Distribution
+from sweep.model.distributions import Distribution
 from sweep.model.trace_pack import Requests
 from sweep.study import Study, columns_of, settings, study_hash_parts
 from sweep.study.runnable import why_not

@@ -17,14 +17,15 @@ from sweep.model import arriving
 from sweep.model.arrival_patterns import Gaps
 from sweep.model.arrivals import arrival_s
 from sweep.model.arriving import continuous_times, static_times
-from sweep.model.distributions import Geometric, Mixture, UniformPart
-from sweep.model.lengths import Constant as ConstantLength
+from sweep.model.distributions import Mixture, UniformPart
 from sweep.model.lengths import integer_lengths, look_up_of, moments
+from sweep.model.listed import Constant as ConstantLength
 from sweep.model.lockstep import continuous_steps, draw_lengths, static_steps
 from sweep.model.server import serve
 from sweep.model.stepfit import affine, fit_affine
 from sweep.model.steptable import read_step_table
 from sweep.model.steptime import Affine, Constant
+from sweep.model.tails import Geometric
 from sweep.model.times import AnyTimes, Requests
 
 MEASURED = Path(__file__).parents[2] / "shared" / "data" / "step_times"

@@ -19,7 +19,8 @@ from scipy.stats import binom
 
 import sweep
 from sweep.api import _Precise, _rounds
-from sweep.model.lengths import Distribution, integer_lengths, look_up_of
+from sweep.model.distributions import Distribution
+from sweep.model.lengths import integer_lengths, look_up_of
 from sweep.model.lockstep import drawn_steps
 from sweep.model.theory import exact_static_steps, static_steps_distribution
 from sweep.report.adjusted import Control, adjusted

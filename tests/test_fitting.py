@@ -12,20 +12,12 @@ from sweep import api, cli
 from sweep.commands import fit_text, traffic
 from sweep.errors import InputError
 from sweep.model.counted import Counted, counted
-from sweep.model.distributions import (
-    Exponential,
-    Gamma,
-    Geometric,
-    Lognormal,
-    LognormalPart,
-    Mixture,
-    Pareto,
-    Uniform,
-    Weibull,
-)
+from sweep.model.distributions import LognormalPart, Mixture
 from sweep.model.fitting import _chances, _mixed, fits
 from sweep.model.lengths import integer_lengths, look_up_of
+from sweep.model.listed import Uniform
 from sweep.model.lockstep import draw_lengths
+from sweep.model.tails import Exponential, Gamma, Geometric, Lognormal, Pareto, Weibull
 from sweep.study import parse_study
 
 FAMILIES = [

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 from scipy import optimize, stats
 
-from sweep.model.lengths import Distribution, integer_lengths, lab_lengths, look_up, look_up_of, moments
+from sweep.model.distributions import Distribution
+from sweep.model.lengths import integer_lengths, lab_lengths, look_up, look_up_of, moments
 
 GOLDEN = Path(__file__).parent / "golden"
 ADAPTER = TypeAdapter(Distribution)

@@ -14,7 +14,8 @@ from reference import continuous_finishes, drawn_word, philox4x32, static_finish
 import sweep
 from sweep.errors import InputError
 from sweep.model import lockstep
-from sweep.model.lengths import Distribution, integer_lengths, look_up_of
+from sweep.model.distributions import Distribution
+from sweep.model.lengths import integer_lengths, look_up_of
 from sweep.model.theory import exact_static_steps
 
 GOLDEN = json.loads((Path(__file__).parent / "golden" / "monte_carlo.json").read_text())
@@ -277,7 +278,8 @@ from sweep.model import lockstep
 kernels = [lockstep._drawn, lockstep._given, lockstep._drawn_lengths]
 assert not any(kernel.signatures for kernel in kernels)
 import numpy as np
-from sweep.model.lengths import Constant, look_up_of
+from sweep.model.lengths import look_up_of
+from sweep.model.listed import Constant
 for longest in (10, 100_000):
     table = look_up_of(Constant(distribution="constant", value=longest))
     for seed, first, requests, slots in [(0, 0, 5, [2]), (2**62, 2**40, 50, [3, 4]), (1, 0, 2000, [1000])]:

@@ -11,8 +11,8 @@ from reference import continuous_finishes, static_finishes
 
 from sweep.commands.multiple import lengths_in, text
 from sweep.errors import InputError
-from sweep.model.distributions import Lognormal
 from sweep.model.lengths import integer_lengths
+from sweep.model.tails import Lognormal
 from sweep.model.theory import exact_static_steps, limit_multiple
 
 MIXTURE = (

@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweep.errors import InputError
-from sweep.model.distributions import Empirical, Profile
 from sweep.model.lengths import integer_lengths, moments
+from sweep.model.listed import Empirical, Profile
 from sweep.model.profiles import NEAR, TAIL, built_in_profiles, cdf, profile, table_of
 from sweep.model.theory import limit_multiple
 from sweep.model.traces import read_trace

@@ -7,7 +7,8 @@ import pytest
 from pydantic import TypeAdapter
 
 import sweep
-from sweep.model.lengths import Distribution, look_up_of
+from sweep.model.distributions import Distribution
+from sweep.model.lengths import look_up_of
 from sweep.model.lockstep import OUTPUTS, PREFIXES, draw_lengths
 from sweep.study import parse_study
 

@@ -14,7 +14,8 @@ import sweep
 from sweep.commands.replay import workload_in
 from sweep.errors import StudyError, SweepError
 from sweep.grid import points
-from sweep.model.lengths import Given, integer_lengths, moments
+from sweep.model.distributions import Given
+from sweep.model.lengths import integer_lengths, moments
 from sweep.rows.draws import workloads
 from sweep.runner import chunk_replicates
 from sweep.study import parse_study

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from sweep.model.lengths import Distribution, integer_lengths, moments
+from sweep.model.distributions import Distribution
+from sweep.model.lengths import integer_lengths, moments
 from sweep.model.theory import (
     exact_static_steps,
     graham_bounds,

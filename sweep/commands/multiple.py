@@ -16,7 +16,7 @@ import polars as pl
 
 from sweep import api
 from sweep.errors import InputError, StudyError
-from sweep.model.lengths import MAX_TOKENS
+from sweep.model.capped import MAX_TOKENS
 from sweep.model.lockstep import continuous_steps, static_steps
 from sweep.report.terminal import aligned
 from sweep.report.words import number, with_interval

@@ -13,22 +13,12 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 
 from sweep.errors import InputError
+from sweep.model.capped import MIN_CV, Family
 from sweep.model.counted import Counted
-from sweep.model.distributions import (
-    MIN_CV,
-    Constant,
-    Exponential,
-    Family,
-    Gamma,
-    Geometric,
-    Lognormal,
-    LognormalPart,
-    Mixture,
-    Pareto,
-    Uniform,
-    Weibull,
-)
+from sweep.model.distributions import LognormalPart, Mixture
 from sweep.model.lengths import integer_lengths
+from sweep.model.listed import Constant, Uniform
+from sweep.model.tails import Exponential, Gamma, Geometric, Lognormal, Pareto, Weibull
 
 I64: TypeAlias = NDArray[np.int64]
 F64: TypeAlias = NDArray[np.float64]

@@ -12,55 +12,9 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from sweep.model.distributions import (
-    DEFAULT_CAP,
-    F64,
-    I64,
-    MAX_TOKENS,
-    Capped,
-    Constant,
-    Distribution,
-    Empirical,
-    Exponential,
-    Family,
-    Gamma,
-    Geometric,
-    Given,
-    Lab,
-    Lognormal,
-    Mixture,
-    Pareto,
-    Uniform,
-    UniformPart,
-    Weibull,
-)
-
-__all__ = [
-    "DEFAULT_CAP",
-    "F64",
-    "I64",
-    "MAX_TOKENS",
-    "Constant",
-    "Distribution",
-    "Empirical",
-    "Exponential",
-    "Gamma",
-    "Geometric",
-    "IntegerLengths",
-    "Lab",
-    "Lognormal",
-    "LookUp",
-    "Mixture",
-    "Moments",
-    "Pareto",
-    "Uniform",
-    "Weibull",
-    "integer_lengths",
-    "lab_lengths",
-    "look_up",
-    "look_up_of",
-    "moments",
-]
+from sweep.model.capped import F64, I64, MAX_TOKENS, Capped, Family
+from sweep.model.distributions import Distribution, Given, Lab, Mixture, UniformPart
+from sweep.model.listed import Empirical
 
 U32: TypeAlias = NDArray[np.uint32]
 

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sweep.model.lengths import F64, I64, IntegerLengths, moments
+from sweep.model.capped import F64, I64
+from sweep.model.lengths import IntegerLengths, moments
 
 CHEAP_ENTRIES = 2**21  # of the table that a convolution works on: some tenths of a second
 

@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from sweep.grid import Rows, Workload
 from sweep.model.arrivals import arrival_s
-from sweep.model.distributions import Distribution, Given, Lab, Uniform
+from sweep.model.distributions import Distribution, Given, Lab
 from sweep.model.lengths import lab_lengths, look_up_of
+from sweep.model.listed import Uniform
 from sweep.model.lockstep import OUTPUTS, PREFIXES, PROMPTS, draw_lengths
 from sweep.model.policies import Workloads
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweep.errors import SweepError
-from sweep.model.distributions import MAX_TOKENS
+from sweep.model.capped import MAX_TOKENS
 from sweep.model.trace_pack import MOST_ROWS, Moments, Requests, packed, packed_times, unpacked, unpacked_times
 from sweep.study.changes import Change
 from sweep.study.faults import DEEPEST, Fault, Path

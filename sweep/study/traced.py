@@ -10,7 +10,7 @@ import numpy as np
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from sweep.errors import SweepError
-from sweep.model.distributions import Empirical
+from sweep.model.listed import Empirical
 from sweep.model.trace_pack import MOST_ROWS, Moments, Requests, unpacked, unpacked_times
 from sweep.study.strict import Strict
 

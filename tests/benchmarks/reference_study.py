@@ -7,7 +7,8 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from sweep.model.lengths import Distribution, LookUp, look_up_of
+from sweep.model.distributions import Distribution
+from sweep.model.lengths import LookUp, look_up_of
 
 STUDY = Path(__file__).parents[2] / "studies" / "five_x.toml"
 SEED = 37
