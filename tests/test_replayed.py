@@ -302,6 +302,27 @@ def test_each_fault_of_a_file_with_times_is_one_line(refusal_of, arrivals, parts
     assert words in refusal_of(arrivals, **parts)
 
 
+def test_times_of_columns_of_any_name_are_read_in_their_unit(study_of, tmp_path):
+    (tmp_path / "own.csv").write_text("asked,answered,at\n1,2,500\n3,4,1500\n5,6,1750\n")
+    columns = 'prompt_column = "asked", output_column = "answered", time_column = "at", time_unit = "ms"'
+    arrivals, output = arrivals_of(study_of(trace=f'{{ path = "own.csv", order = "replay", {columns} }}'))
+    assert arrivals[0].tolist() == [0, 1, 1.25]
+    assert output[0].tolist() == [2, 4, 6]
+
+
+def test_times_that_are_not_one_for_each_row_are_refused(study_of, tmp_path):
+    text = study_of().source.replace(study_of().workload["trace"]["packed_times"], packed_times(OWN[:50]))
+    (tmp_path / "kept.toml").write_text(text)
+    with pytest.raises(StudyError, match="packed_times has 50 times, and there are 120 rows"):
+        read_study(tmp_path / "kept.toml")
+
+
+def test_a_trace_that_is_a_list_is_refused_under_an_axis_of_tables_too():
+    axis = {"workload.trace": [{"path": 5, "unheard_of": 1}]}
+    with pytest.raises(StudyError, match=r'grid\."workload\.trace"'):
+        parse_study({"workload": {"trace": ["a"]}, "server": {"slots": 4}, "grid": axis}, "x.toml")
+
+
 def test_a_trace_at_its_own_times_needs_a_step_time_and_at_a_load_it_does_not(study_of, tmp_path):
     study_of()
     text = study_text(TRACE).replace("step_ms = 20\n", "")

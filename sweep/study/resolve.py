@@ -113,9 +113,10 @@ def _comes_with_a_path(fault: Fault, base: Any) -> bool:
     if fault.kind != "unknown":
         return fault.kind == "path"
     for part in fault.path:
-        if not isinstance(base, dict | list) or (isinstance(base, dict) and part not in base):
+        there = base if isinstance(base, dict) else range(len(base)) if isinstance(base, list) else ()
+        if part not in there:
             return True
-        base = base[part]  # type: ignore[index]
+        base = base[part]
     return False
 
 
