@@ -49,7 +49,7 @@ Timed = Literal[  # need a clock: arrivals, an order of admission or a step time
     "continuous_e2e_mean_s", "continuous_e2e_p50_s", "continuous_e2e_p90_s", "continuous_e2e_p95_s",
     "continuous_e2e_p99_s",
     "continuous_waited_share", "continuous_slo_share", "continuous_goodput_per_s", "continuous_slo_rate_per_s",
-    "wait_ratio", "ttft_ratio", "e2e_ratio",
+    "wait_ratio", "ttft_ratio", "e2e_ratio", "static_growth_share", "continuous_growth_share",
     "arrival_rate_per_s", "arrival_gap_cv",
 ]  # fmt: skip
 Measured = Literal[LongestOutput, InSeconds, OnServer, Timed]  # what `measure` may ask for, in this order
@@ -61,7 +61,7 @@ TIMED: tuple[str, ...] = get_args(Timed)
 OF_SLO = tuple(name for name in TIMED if "_slo_" in name or "goodput" in name)
 OF_SLO_RATE = tuple(name for name in TIMED if name.endswith("slo_rate_per_s"))
 WITHOUT_SECONDS = ("static_waited_share", "continuous_waited_share", "wait_ratio", "ttft_ratio", "e2e_ratio",
-                   "arrival_gap_cv")  # fmt: skip
+                   "static_growth_share", "continuous_growth_share", "arrival_gap_cv")  # fmt: skip
 EXTRA: tuple[str, ...] = get_args(Measured)
 COUNTS: tuple[str, ...] = (*_COUNTS_ALWAYS, *get_args(Count))
 METRICS = (*ALWAYS, *EXTRA)

@@ -15,8 +15,9 @@ from sweep.report.charts.curves import lines
 from sweep.report.clock import clock_text
 from sweep.report.words import metric_name
 from sweep.rows import arriving
-from sweep.rows.arriving import _drawn, _largest_rate, _requests, _run
+from sweep.rows.arriving import _drawn, _largest_rate, _requests
 from sweep.rows.latencies import Window, meets, percentiles
+from sweep.rows.schedulers import run_on
 from sweep.study import parse_study
 
 MEASURED = Path(__file__).parents[2] / "shared" / "data" / "step_times"
@@ -153,11 +154,12 @@ def test_urgent_requests_go_first_and_are_as_many_as_asked_for() -> None:
     )
     point = points(study)[0]
     cell = point.cells[0]
-    requests = _requests(point, cell.timing, _drawn(point, 0, 40), 0, 40)
+    work = _drawn(point, 0, 40)
+    requests = _requests(point, cell.timing, work, 0, 40)
     urgent = requests.rank == 0
     assert abs(urgent.mean() - 0.2) < 5 * math.sqrt(0.2 * 0.8 / 6000)
     for scheduler in ("static", "continuous"):
-        start = _run(scheduler, cell.timing, requests, cell.slots).start
+        start = run_on(cell, scheduler, work, requests).times.start
         assert (np.where(urgent, start, 0).max(axis=1) <= np.where(urgent, np.inf, start).min(axis=1)).all()
 
 
@@ -194,14 +196,16 @@ def test_the_largest_rate_keeps_the_slo_and_under_continuous_batching_a_little_m
     study = parse_study(document(workload=SLO, measure=RATES), "x.toml")
     point = points(study)[0]
     cell, slo = point.cells[0], point.workload.demand.slo
-    requests = _requests(point, cell.timing, _drawn(point, 0, 20), 0, 20)
+    work = _drawn(point, 0, 20)
+    requests = _requests(point, cell.timing, work, 0, 20)
     for scheduler, factors in (("static", (1.0,)), ("continuous", (0.9, 1.0, 1.01, 1.1))):
-        rates = _largest_rate(cell, scheduler, requests, slo, ALL)
+        rates = _largest_rate(cell, scheduler, work, requests, slo, ALL)
         assert np.isfinite(rates).all()
         for factor in factors:
             gaps = (cell.timing.rate_per_s / (rates * factor))[:, None]
             stretched = requests._replace(arrival_s=requests.arrival_s * gaps)
-            met = meets(_run(scheduler, cell.timing, stretched, cell.slots), requests.output, ALL, slo)
+            times = run_on(cell, scheduler, work, stretched).times
+            met = meets(times, requests.output, ALL, slo)
             assert ((met.mean(axis=1) >= 0.9) == (factor <= 1)).all()
 
 
@@ -281,7 +285,6 @@ FAULTS = [
     ({"arrivals": {"process": "times", "times_s": [0.0, 2.0]}}, "150 requests, and arrivals has 2 times"),
     ({"arrivals": {"process": "phases", "load": 1.0, "phases": [{"seconds": 1.0, "factor": 0.0}]}}, "nobody"),
     ({"server": {"step": {"kind": "constant", "ms": 3.0}}}, "step and step_ms are both given"),
-    ({"server": {"kv": {"blocks": 1000}}}, "server.kv: does not go with arrivals"),
     ({"server": {"order": "priority"}}, "workload.priorities: missing"),
     ({"server": {"prediction_cv": 1.0}}, "shortest_first"),
     ({"workload": {"slo": {}}}, "needs ttft_s, tpot_s or e2e_s"),

@@ -35,7 +35,7 @@ class Times(NamedTuple):
     all take the same time, so that a difference times the unit has one rounding; else single seconds.
 
     start : when it got its slot, before its prompt. first : its first token; nan without output. finish : its last
-    token; where there is no output, its start.
+    token; where there is no output, its start. A request that a server refuses has nan throughout.
     """
 
     arrival: F64
@@ -48,7 +48,7 @@ class Times(NamedTuple):
     @property
     def over(self) -> F64:
         """When each workload is done, (workloads,)."""
-        return np.asarray(self.finish.max(axis=1))
+        return np.asarray(np.fmax.reduce(self.finish, axis=1))
 
 
 class Waits(NamedTuple):

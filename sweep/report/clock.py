@@ -1,4 +1,4 @@
-"""What a study with arrivals must say of itself: which requests count, and where static batching cannot keep up."""
+"""What a study with arrivals must say of itself: which requests count, and where a scheduler cannot keep up."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,15 +7,19 @@ import polars as pl
 
 from sweep.report.words import number, percent, plural
 
+LEAST_GROWTH = 0.01  # of a queue, as a share of the requests that count: less than that is said of no cell
+
 
 def clock_text(cells: pl.DataFrame, manifest: Mapping[str, Any]) -> str:
-    """Whether a study is terminating or steady, and in how many cells static batching has a load of 1 or more.
+    """Whether a study is terminating or steady, in how many cells static batching has a load of 1 or more, and in how
+    many a server with memory was seen to fall behind.
 
     cells : a row for each cell, as summarised. Nothing for a study without arrivals.
     """
     horizons = {(point["horizon"], point["warm_up"]) for point in manifest["points"] if point.get("horizon")}
     kinds = [_kind(*horizon) for horizon in sorted(horizons)]
-    return " ".join([*kinds, *_overloaded(cells)]) if kinds else ""
+    behind = [text for scheduler in ("continuous", "static") for text in _behind(cells, scheduler)]
+    return " ".join([*kinds, *_overloaded(cells), *behind]) if kinds else ""
 
 
 def _kind(horizon: str, warm_up: float) -> str:
@@ -34,3 +38,19 @@ def _overloaded(cells: pl.DataFrame) -> list[str]:
     span = number(min(loads)) if len(loads) == 1 else f"{number(min(loads))} to {number(max(loads))}"
     where = plural(len(loads), "cell")
     return [f"Static batching cannot keep up in {where}, its load being {span}: its queue grows while requests come."]
+
+
+def _behind(cells: pl.DataFrame, scheduler: str) -> list[str]:
+    """The cells of a steady study whose queue grew beyond chance, as only servers with memory are measured for it."""
+    growth = f"{scheduler}_growth_share"
+    if f"{growth}_mean" not in cells.columns:
+        return []
+    grew = (pl.col(f"{growth}_ci_low") > 0) & (pl.col(f"{growth}_mean") >= LEAST_GROWTH)
+    shares = cells.filter(grew)[f"{growth}_mean"].to_list()
+    if not shares:
+        return []
+    span = percent(shares[0]) if len(shares) == 1 else f"{percent(min(shares))} to {percent(max(shares))}"
+    return [
+        f"{scheduler.capitalize()} batching fell behind in {plural(len(shares), 'cell')}: its queue grew by {span} of"
+        " the requests that count, so what is said there is of this many requests and of no server that runs forever."
+    ]

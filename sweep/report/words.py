@@ -43,6 +43,12 @@ METRIC_NAMES = {
     "wait_ratio": Name("The ratio of mean waits", "wait, static / continuous"),
     "ttft_ratio": Name("The ratio of mean times to the first token", "time to the first token, static / continuous"),
     "e2e_ratio": Name("The ratio of mean times to the last token", "time to the last token, static / continuous"),
+    "static_growth_share": Name(
+        "The growth of the queue under static batching", "queue growth, static (share of the requests)"
+    ),
+    "continuous_growth_share": Name(
+        "The growth of the queue under continuous batching", "queue growth, continuous (share of the requests)"
+    ),
     "arrival_rate_per_s": Name("The rate of arrivals as it came out", "arrivals observed (requests/s)"),
     "arrival_gap_cv": Name("The cv of the gaps as it came out", "cv of the gaps observed"),
     "static_slo_rate_per_s": Name("The largest rate that static batching serves", "largest rate, static (requests/s)"),

@@ -5,7 +5,7 @@ What is measured of their times is in `latencies`; the draws themselves are in `
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,12 +14,14 @@ from scipy.special import ndtri
 from sweep.grid import Cell, Chunk, Point
 from sweep.metrics import OF_SLO_RATE, TIMED
 from sweep.model.arrivals import observed, think_times
-from sweep.model.arriving import continuous_times, static_times
+from sweep.model.policies import Workloads
 from sweep.model.steptime import Constant
 from sweep.model.times import AnyTimes, Requests
 from sweep.model.uniforms import CLASSES, PREDICTIONS, uniforms
+from sweep.rows.backlog import growth_share
 from sweep.rows.draws import arrivals, outputs, workloads
-from sweep.rows.latencies import Window, latency_columns, meets, ratio, span_s, utilisation
+from sweep.rows.latencies import Window, latency_columns, ratio, slo_share, span_s, utilisation
+from sweep.rows.schedulers import SCHEDULERS, Scheduler, counted, run_on, slots_under
 from sweep.study.arrival_spec import SloSpec
 from sweep.study.timing import Timing
 
@@ -34,6 +36,7 @@ RATES = 2.0**-10, 2.0**2  # between which the largest rate is sought, relative t
 
 # A request costs so much whatever its length where steps are equal, and more where each step is looked at.
 REQUEST_NS, STEPPED_REQUEST_NS = 500.0, 3_000.0
+SERVED_REQUEST_NS, STEPPED_SERVED_REQUEST_NS = 2_000.0, 6_000.0  # with memory, or a token budget
 
 
 def timed_columns(chunk: Chunk, cells: Sequence[Cell]) -> dict[str, Array]:
@@ -50,7 +53,10 @@ def timed_columns(chunk: Chunk, cells: Sequence[Cell]) -> dict[str, Array]:
 def timed_ns(cell: Cell, measure: Sequence[str]) -> float:
     """About how long a request takes on a cell's server; fixed, since the boundaries of chunks follow from it."""
     assert cell.timing is not None
-    once = REQUEST_NS if isinstance(cell.timing.step_time, Constant) else STEPPED_REQUEST_NS
+    equal = isinstance(cell.timing.step_time, Constant)
+    once = REQUEST_NS if equal else STEPPED_REQUEST_NS
+    if cell.rules is not None:
+        once = SERVED_REQUEST_NS if equal else STEPPED_SERVED_REQUEST_NS
     return once * (1 + HALVINGS * len(set(measure) & set(OF_SLO_RATE)))
 
 
@@ -61,70 +67,63 @@ def _pieces(chunk: Chunk) -> Iterator[tuple[int, int]]:
         yield first, min(most, chunk.stop - first)
 
 
-class _Drawn(NamedTuple):
-    """What is the same for all cells."""
-
-    output: I64
-    prompt: I64
-
-
-def _drawn(point: Point, first: int, count: int) -> _Drawn:
+def _drawn(point: Point, first: int, count: int) -> Workloads:
+    """What is the same for all cells; without prompts, but on the server model, they are of no tokens."""
     workload = point.workload
     assert workload.demand is not None
-    if not workload.demand.prompts:
-        output = outputs(workload, first, count)
-        return _Drawn(output, np.zeros_like(output))
-    work = workloads(workload, first, count)
-    return _Drawn(work.outputs, work.prompts)
+    if workload.demand.prompts or any(cell.rules is not None for cell in point.cells):
+        return workloads(workload, first, count)
+    output = outputs(workload, first, count)
+    return Workloads(np.zeros((1, 1), np.int64), output, np.zeros((1, 1), np.int64), 0)
 
 
-def _columns(point: Point, cell: Cell, drawn: _Drawn, first: int, count: int) -> dict[str, Array]:
+def _columns(point: Point, cell: Cell, work: Workloads, first: int, count: int) -> dict[str, Array]:
     workload, timing = point.workload, cell.timing
     assert workload.demand is not None
     assert timing is not None
-    requests = _requests(point, timing, drawn, first, count)
-    runs = {name: _run(name, timing, requests, cell.slots) for name in ("static", "continuous")}
+    requests = _requests(point, timing, work, first, count)
+    runs = {name: run_on(cell, name, work, requests) for name in SCHEDULERS}
     arrivals = workload.demand.arrivals
     steady = arrivals.horizon == "steady"
     window = Window(int(arrivals.warm_up * workload.requests) if steady else 0, steady)
-    found: dict[str, Array] = {
-        "output_tokens": drawn.output.sum(axis=1),
-        "longest_output_tokens": drawn.output.max(axis=1),
-    }
+    found = counted(cell, work, **runs)
     compared = [metric for metric in ("wait", "ttft", "e2e") if f"{metric}_ratio" in point.measure]
     wanted = {*point.measure, *(f"{name}_{metric}_mean_s" for name in runs for metric in compared)}
-    for name, times in runs.items():
+    for name, (times, *_) in runs.items():
         known = timing.has_seconds
-        found[f"{name}_steps"] = times.steps
         found[f"{name}_s"] = span_s(times) if known else np.full(count, np.nan)
-        found[f"{name}_utilisation"] = utilisation(times, cell.slots, window)
-        found |= latency_columns(name, times, drawn.output, window, workload.demand.slo, wanted)
+        found[f"{name}_utilisation"] = utilisation(times, slots_under(cell, name), window)
+        found |= latency_columns(name, times, work.outputs, window, workload.demand.slo, wanted)
+        if f"{name}_growth_share" in wanted:
+            found[f"{name}_growth_share"] = growth_share(times, window)
         if f"{name}_slo_rate_per_s" in wanted:
             assert workload.demand.slo is not None
             slo = workload.demand.slo
-            found[f"{name}_slo_rate_per_s"] = _largest_rate(cell, name, requests, slo, window)
+            found[f"{name}_slo_rate_per_s"] = _largest_rate(cell, name, work, requests, slo, window)
     for metric in compared:
         found[f"{metric}_ratio"] = ratio(*(found[f"{name}_{metric}_mean_s"] for name in runs))
     if steady and timing.static_load is not None and timing.static_load >= 1:
         overloaded = [one for one in found if one in TIMED and one.startswith(("static", "wait_", "ttft_", "e2e_"))]
         found |= {one: np.full(count, np.nan) for one in overloaded}
     if wanted & {"arrival_rate_per_s", "arrival_gap_cv"}:
-        sent_s = _sent_s(runs["continuous"]) if arrivals.process == "clients" else requests.arrival_s
-        found["arrival_rate_per_s"], found["arrival_gap_cv"] = observed(sent_s)
+        by_clients = arrivals.process == "clients"
+        rate, cv = _observed_of_clients(runs["continuous"].times) if by_clients else observed(requests.arrival_s)
+        found |= {"arrival_rate_per_s": rate, "arrival_gap_cv": cv}
     with np.errstate(divide="ignore", invalid="ignore"):
         return found | {"multiple": found["static_steps"] / found["continuous_steps"]}
 
 
-def _requests(point: Point, timing: Timing, drawn: _Drawn, first: int, count: int) -> Requests:
+def _requests(point: Point, timing: Timing, work: Workloads, first: int, count: int) -> Requests:
     workload = point.workload
     assert workload.demand is not None
     spec, size = workload.demand.arrivals, workload.requests
-    rank = _ranks(point, timing, drawn.output, first, count)
+    output, prompt = work.outputs, work.prompts
+    rank = _ranks(point, timing, output, first, count)
     if spec.process == "clients":
         think = think_times(spec.think_s or 0.0, workload.seed, first, count, size)
         assert spec.clients is not None
-        return Requests(np.zeros((count, size)), drawn.output, drawn.prompt, rank, min(spec.clients, size), think)
-    return Requests(arrivals(workload, timing.rate_per_s, first, count), drawn.output, drawn.prompt, rank)
+        return Requests(np.zeros((count, size)), output, prompt, rank, min(spec.clients, size), think)
+    return Requests(arrivals(workload, timing.rate_per_s, first, count), output, prompt, rank)
 
 
 def _ranks(point: Point, timing: Timing, output: I64, first: int, count: int) -> F64:
@@ -145,15 +144,9 @@ def _ranks(point: Point, timing: Timing, output: I64, first: int, count: int) ->
     return np.zeros(output.shape)
 
 
-def _run(scheduler: str, timing: Timing, requests: Requests, slots: int) -> AnyTimes:
-    charged = timing.charges_prompts
-    if scheduler == "continuous":
-        return continuous_times(timing.step_time, requests, slots, charged=charged)
-    how = {"charged": charged, "max_wait_s": timing.max_wait_s, "padded": timing.pads}
-    return static_times(timing.step_time, requests, slots, **how)  # type: ignore[arg-type]
-
-
-def _largest_rate(cell: Cell, scheduler: str, requests: Requests, slo: SloSpec, window: Window) -> F64:
+def _largest_rate(
+    cell: Cell, scheduler: Scheduler, work: Workloads, requests: Requests, slo: SloSpec, window: Window
+) -> F64:
     """The largest rate at which each workload keeps its SLO, by halving; nan where it does at no rate, or at all.
 
     The same gaps are stretched, so under a higher rate each request of a workload comes sooner and none changes.
@@ -165,8 +158,8 @@ def _largest_rate(cell: Cell, scheduler: str, requests: Requests, slo: SloSpec, 
 
     def kept(rate_per_s: F64) -> Flags:
         stretched = requests._replace(arrival_s=requests.arrival_s * (own_rate_per_s / rate_per_s)[:, None])
-        met = meets(_run(scheduler, timing, stretched, cell.slots), requests.output, window, slo)
-        return np.asarray(met.mean(axis=1) >= slo.share)
+        times = run_on(cell, scheduler, work, stretched).times
+        return np.asarray(slo_share(times, work.outputs, window, slo) >= slo.share)
 
     count = len(requests.output)
     low, high = (np.full(count, timing.capacity_per_s * factor) for factor in RATES)
@@ -178,6 +171,8 @@ def _largest_rate(cell: Cell, scheduler: str, requests: Requests, slo: SloSpec, 
     return np.where(bracketed, low, np.nan)
 
 
-def _sent_s(times: AnyTimes) -> F64:
-    """When clients sent their requests."""
-    return times.arrival * times.unit_s
+def _observed_of_clients(times: AnyTimes) -> tuple[F64, F64]:
+    """Rate and cv of what clients sent; a request that would be refused is not sent."""
+    sent_s = [row[np.isfinite(row)] * times.unit_s for row in times.arrival]
+    rates, cvs = zip(*(observed(row[None, :]) for row in sent_s), strict=True)
+    return np.concatenate(rates), np.concatenate(cvs)

@@ -4,7 +4,8 @@
     e2e   from arrival to the last      tpot  from the first token to the last, over the tokens after the first
 
 All are of the requests that count: every one in a terminating study, those after the warm-up in a steady one. What a
-request without output lacks, or one of a single token (tpot), is left out; a percentile needs a few requests beyond it.
+request without output lacks, or one of a single token (tpot), is left out, and so are requests that were refused, whose
+times are all nan; a percentile needs a few requests beyond it.
 Utilisation is the share of slot-time in which a slot holds a request that is not done, from the first arrival that
 counts to the end: the last token, or in a steady study the last arrival. Left out: how the times came about.
 """
@@ -16,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweep.model.queues import held_steps
-from sweep.model.times import AnyTimes, Waits
+from sweep.model.times import AnyTimes, Times, Waits
 from sweep.study.arrival_spec import SloSpec
 
 F64 = NDArray[np.float64]
@@ -55,10 +56,10 @@ def latency_columns(
             said = percentiles(values, percents)
             found |= {names[f"p{percent}"]: column for percent, column in zip(percents, said, strict=True)}
     if f"{scheduler}_waited_share" in wanted:
-        found[f"{scheduler}_waited_share"] = _waited(times, window).mean(axis=1)
+        found[f"{scheduler}_waited_share"] = ratio(_waited(times, window).sum(axis=1), _counted(times, window))
     if slo is not None and wanted & {f"{scheduler}_slo_share", f"{scheduler}_goodput_per_s"}:
         met = meets(times, output, window, slo)
-        found[f"{scheduler}_slo_share"] = met.mean(axis=1)
+        found[f"{scheduler}_slo_share"] = ratio(met.sum(axis=1), _counted(times, window))
         found[f"{scheduler}_goodput_per_s"] = ratio(met.sum(axis=1), _window_s(times, window))
     return found
 
@@ -91,15 +92,22 @@ def latency_s(metric: Latency, times: AnyTimes, output: I64, window: Window) -> 
 
 
 def meets(times: AnyTimes, output: I64, window: Window, slo: SloSpec) -> Flags:
-    """Which requests have all that is asked; what a request has not, such as a second token, is not late."""
+    """Which requests have all that is asked; what a request has not, such as a second token, is not late. A refused one
+    has nothing.
+    """
     limits: dict[Latency, float | None] = {"ttft": slo.ttft_s, "tpot": slo.tpot_s, "e2e": slo.e2e_s}
     late = [latency_s(one, times, output, window) > limit for one, limit in limits.items() if limit is not None]
-    return np.asarray(~np.logical_or.reduce(late))
+    return np.asarray(~np.logical_or.reduce(late) & _are_served(times, window))
+
+
+def slo_share(times: AnyTimes, output: I64, window: Window, slo: SloSpec) -> F64:
+    """The share of each workload's requests that have all that is asked."""
+    return ratio(meets(times, output, window, slo).sum(axis=1), _counted(times, window))
 
 
 def span_s(times: AnyTimes) -> F64:
     """Seconds from the first arrival to the last token."""
-    return np.asarray((times.over - times.arrival[:, 0]) * times.unit_s)
+    return np.asarray((times.over - _first(times, 0)) * times.unit_s)
 
 
 def utilisation(times: AnyTimes, slots: int, window: Window) -> F64:
@@ -109,7 +117,7 @@ def utilisation(times: AnyTimes, slots: int, window: Window) -> F64:
         held = held_steps(times.arrival, times.wait, times.output, start, end)
     else:
         spans = np.minimum(times.finish, end[:, None]) - np.maximum(times.start, start[:, None])
-        held = np.maximum(spans, 0).sum(axis=1)
+        held = np.fmax(spans, 0).sum(axis=1)  # 0 for who was refused
     return ratio(held, slots * (end - start))
 
 
@@ -127,7 +135,34 @@ def _window_s(times: AnyTimes, window: Window) -> F64:
 
 def _bounds(times: AnyTimes, window: Window) -> tuple[F64, F64]:
     """When it starts and ends, on the clock of the times."""
-    return times.arrival[:, window.first], times.arrival[:, -1] if window.steady else times.over
+    return _first(times, window.first), _last(times) if window.steady else times.over
+
+
+def _first(times: AnyTimes, place: int) -> F64:
+    """The first arrival from a place on, of a request that was not refused."""
+    return np.asarray(
+        np.fmin.reduce(times.arrival[:, place:], axis=1) if _may_refuse(times) else times.arrival[:, place]
+    )
+
+
+def _last(times: AnyTimes) -> F64:
+    return np.asarray(np.fmax.reduce(times.arrival, axis=1) if _may_refuse(times) else times.arrival[:, -1])
+
+
+def _counted(times: AnyTimes, window: Window) -> Array:
+    """How many requests of each workload count."""
+    return np.asarray(_are_served(times, window).sum(axis=1))
+
+
+def _are_served(times: AnyTimes, window: Window) -> Flags:
+    """Which requests after the warm-up were not refused."""
+    arrival = times.arrival[:, window.first :]
+    return np.isfinite(times.start[:, window.first :]) if _may_refuse(times) else np.ones(arrival.shape, np.bool_)
+
+
+def _may_refuse(times: AnyTimes) -> bool:
+    """Whether there may be requests without times: only a server with memory refuses any."""
+    return isinstance(times, Times)
 
 
 def _in_seconds(steps: Array, unit_s: float) -> F64:

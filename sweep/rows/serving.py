@@ -30,24 +30,13 @@ def served_columns(chunk: Chunk, cells: Sequence[Cell]) -> dict[str, Array]:
         work = workloads(chunk.point.workload, first, count)
         for place, cell in enumerate(cells):
             assert cell.rules is not None, "a study is served as a whole or not at all"
-            columns[place].append(_columns(serve_on(work, cell.rules), cell.rules))
+            columns[place].append(server_columns(serve_on(work, cell.rules), cell.rules))
     rows = [piece for pieces in columns for piece in pieces]
     return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
 
 
-def served_ns(cell: Cell) -> float:
-    """About how long a request takes on a cell's server; fixed, since the boundaries of chunks follow from it."""
-    return SHARED_REQUEST_NS if cell.rules is not None and cell.rules.prefix_caching else REQUEST_NS
-
-
-def _pieces(chunk: Chunk) -> Iterator[tuple[int, int]]:
-    """First replicate and number of those that are drawn together."""
-    most = max(1, MOST_DRAWN // chunk.point.workload.requests)
-    for first in range(chunk.first, chunk.stop, most):
-        yield first, min(most, chunk.stop - first)
-
-
-def _columns(served: Served, rules: Rules) -> dict[str, Array]:
+def server_columns(served: Served, rules: Rules) -> dict[str, Array]:
+    """Columns of all metrics but ratios and seconds, a row for each workload."""
     counters, parts = served.counters, shares(served, rules)
     steps = counters["engine_steps"]
     # a server that reserves counts in tokens; its pieces are shown as the blocks that they would fill
@@ -75,3 +64,15 @@ def _columns(served: Served, rules: Rules) -> dict[str, Array]:
             "lost_share": parts.lost,
             "free_share": parts.free,
         }
+
+
+def served_ns(cell: Cell) -> float:
+    """About how long a request takes on a cell's server; fixed, since the boundaries of chunks follow from it."""
+    return SHARED_REQUEST_NS if cell.rules is not None and cell.rules.prefix_caching else REQUEST_NS
+
+
+def _pieces(chunk: Chunk) -> Iterator[tuple[int, int]]:
+    """First replicate and number of those that are drawn together."""
+    most = max(1, MOST_DRAWN // chunk.point.workload.requests)
+    for first in range(chunk.first, chunk.stop, most):
+        yield first, min(most, chunk.stop - first)

@@ -55,7 +55,7 @@ class ArrivalSpec(Strict):
     rate_per_s: Rate | None = None
     """Requests a second on average. Given times and those of a trace need neither this nor `load`: they are kept."""
     load: Annotated[float, Field(gt=0, le=1e6)] | None = None
-    """The rate as a share of what continuous batching can serve with all slots busy, in place of `rate_per_s`."""
+    """The rate as a share of what continuous batching can serve at most, in place of `rate_per_s`."""
     cv: Cv | None = None
     """Standard deviation / mean of the gaps; exponential gaps have 1."""
     phases: Annotated[tuple[Phase, ...], Field(strict=False, min_length=1)] | None = None

@@ -23,6 +23,7 @@ _RESERVED = {"cell", "point", "replicate", "replicates", "error", "slots", *METR
 _RESERVED |= {"multiple_of_totals", "exact_static_steps", "limit_multiple", "intervals_need"}
 _RESERVED |= {"least_continuous_steps", "most_continuous_steps"}
 _RESERVED |= {"requested_rate_per_s", "requested_gap_cv", "capacity_per_s", "offered_load", "static_load"}
+_RESERVED |= {"static_tokens_per_s", "continuous_tokens_per_s", "static_requests_per_s", "continuous_requests_per_s"}
 _SUMMARISED = (*(f"{metric}_" for metric in (*METRICS, "realised_output", "exact_static_steps")),)
 
 
@@ -227,7 +228,7 @@ def _collisions(axes: list[Axis]) -> Iterator[Fault]:
 
 
 def _is_reserved(column: str) -> bool:
-    return column in _RESERVED or column.startswith(_SUMMARISED) or column.endswith("_per_s")
+    return column in _RESERVED or column.startswith(_SUMMARISED)
 
 
 def _with(data: Any, parts: list[str], value: Any, above: list[str]) -> Any:

@@ -96,8 +96,8 @@ def _token_steps(requests: _Requests, rules: Rules) -> F64:
     if rules.kind == "paged":
         return output * (prompt - requests.found) + output * (output - 1) / 2
     match rules.reserve:
-        case "maximum":
-            reserved = np.full(output.shape, float(rules.most_tokens))
+        case "maximum":  # all alike, so a whole number of them fits
+            reserved = np.full(output.shape, rules.cache_tokens / max(1, rules.cache_tokens // rules.most_tokens))
         case "power_of_two":
             reserved = prompt + 2 ** np.ceil(np.log2(np.maximum(output, 1)))
         case "asked":

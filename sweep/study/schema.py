@@ -119,7 +119,8 @@ class ServerSpec(Strict):
     pads: bool = True
     """Whether members of a static group that are done go on computing until the longest is; if not, they leave."""
     charge_prompts: bool = True
-    """Whether prompts take time, each in a step of its own; only in studies with arrivals, an order or a `step`."""
+    """Whether prompts take time, each in a step of its own; only in studies with arrivals, an order or a `step`. With
+    [server.kv] they always do."""
     max_wait_s: Annotated[float, Field(ge=0, le=1e9)] = 0.0
     """A static group that is not full starts when its oldest request has waited so long."""
     order: Literal["first_come", "shortest_first", "priority"] = "first_come"

@@ -1,8 +1,8 @@
 """What a study with a clock comes to for a cell: its step time, rules of admission, and the rate that its load means.
 
 A study has a clock when requests arrive over time, are admitted in another order than their own, or take steps of times
-of their own. Left out: the simulation itself, which is in `rows.arriving`, and servers with memory, which have no such
-clock yet.
+of their own. It runs on the server model where memory, prefixes, a delay or groups of another size are given in any
+cell. Left out: the simulation itself, which is in `rows.arriving`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -81,8 +81,8 @@ def timing_of(setting: Setting, *, served: bool) -> Timing:
 
 def why_overloaded(setting: Setting, *, served: bool) -> str | None:
     """Why a cell that is to stand for a server that runs forever cannot, None if it can."""
-    arrivals, load = setting.workload.arrivals, timing_of(setting, served=served).load
-    if arrivals is None or arrivals.horizon != "steady" or load is None or load < 1:
+    load = timing_of(setting, served=served).load
+    if not _is_steady(setting) or load is None or load < 1:
         return None
     said = f"its load is {load:.4g} of what continuous batching can serve"
     return f'horizon = "steady" needs a load below 1, and {said}: the queue would only grow'
@@ -98,12 +98,20 @@ def why_unmeasured(setting: Setting) -> str | None:
 
 
 def kept_unasked(resolved: Iterable[Setting]) -> Iterator[str]:
-    """Metrics that a study with a clock keeps in any case: the seconds that its rates are taken over."""
+    """Metrics that a study with a clock keeps in any case: the seconds that its rates are taken over, and whether a
+    server with memory keeps up with requests that keep coming.
+    """
     cells = list(resolved)
     if not any(map(has_clock, cells)):
         return
     if all(setting.server.step is not None or setting.server.step_ms is not None for setting in cells):
         yield from ("static_s", "continuous_s")
+    if is_served_study(cells) and any(map(_is_steady, cells)):
+        yield from ("static_growth_share", "continuous_growth_share")
+
+
+def _is_steady(setting: Setting) -> bool:
+    return setting.workload.arrivals is not None and setting.workload.arrivals.horizon == "steady"
 
 
 def clock_faults(resolved: Iterable[Setting]) -> Iterator[Fault]:
@@ -127,21 +135,7 @@ def clock_faults(resolved: Iterable[Setting]) -> Iterator[Fault]:
         if given is not None and workload.requests > len(given.seconds):
             there = f"{workload.requests:,} requests, and arrivals has {len(given.seconds):,} times"
             yield Fault(("workload", "requests"), there)
-        for path, value in _of_memory(setting).items():
-            if value:
-                yield Fault(path, "does not go with arrivals, an order, an slo or a step yet", hint="leave it out")
         yield from _prompt_faults(setting, served=served)
-
-
-def _of_memory(setting: Setting) -> dict[tuple[str | int, ...], object]:
-    """What only the server model knows, by path."""
-    workload, server = setting.workload, setting.server
-    return {
-        ("workload", "shared_prefix"): workload.shared_prefix,
-        ("server", "kv"): server.kv,
-        ("server", "refill_delay"): server.refill_delay,
-        ("server", "static_slots"): server.static_slots,
-    }
 
 
 def _prompt_faults(setting: Setting, *, served: bool) -> Iterator[Fault]:
