@@ -31,7 +31,7 @@ from sweep.model.trace_times import column_ns
 
 I64 = NDArray[np.int64]
 
-PARQUET_ROWS = 2**21  # read at a time
+PARQUET_ROWS = 2**17  # read at a time; more are no faster and take more memory
 
 _POLARS_GIVES_UP = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError, OverflowError)
 
