@@ -16,10 +16,11 @@ from sweep.errors import InputError
 from sweep.grid import Point, points
 from sweep.manifest import manifest
 from sweep.progress import Silent, scheduled_requests
+from sweep.report.answer import sentence
 from sweep.report.boundary import Boundary, boundaries
 from sweep.report.claims import Verdict, check
 from sweep.report.stats import Interval, mean_intervals, summarise, write_cells
-from sweep.report.words import plural, sentence
+from sweep.report.words import plural
 from sweep.results import Store
 from sweep.runner import Watch, chunks
 from sweep.runner import run as fill
@@ -127,7 +128,7 @@ class Results:
 
     @property
     def replicates(self) -> pl.LazyFrame:
-        """One row for each cell and replicate, sorted; see the columns in `sweep.results.schema`."""
+        """One row for each cell and replicate, sorted; see the columns in `sweep.shards.schema`."""
         return self._store.rows()
 
     @cached_property

@@ -14,13 +14,15 @@ import polars as pl
 import pytest
 from folders import claim, from_multiples, write_folder
 
+from sweep.report.answer import sentence
 from sweep.report.claims import check
-from sweep.report.figures import figures, fitting_charts, wished
+from sweep.report.figures import figures
 from sweep.report.markup import claims_list, data_table
 from sweep.report.page import write_report
 from sweep.report.stats import summarise
 from sweep.report.terminal import cells_text, summary_text
-from sweep.report.words import main_cell, number, percent, precision_text, sentence, share_with_interval, with_interval
+from sweep.report.wishes import fitting_charts, wished
+from sweep.report.words import main_cell, number, percent, precision_text, share_with_interval, with_interval
 from sweep.results import Store
 
 MULTIPLES = np.random.default_rng(5).normal(4.7, 0.4, 1_000).round(4)
@@ -483,3 +485,72 @@ def test_reasons_of_cells_without_results_stand_under_the_table_and_leave_its_co
     table = cells_text(summarise(store), store.manifest).split("\n")
     assert [line.count(reason) for line in table[14:]] == [1] * 10 + [0]
     assert table[-1] == "... and 2 cells more without results"
+
+
+def arriving(folder: Path, loads: list[float], horizon: str = "steady", **changes: Any) -> Store:
+    """Cells of a load each, with the load of static batching six times that and latencies where it is below 1."""
+    known = [6 * load < 1 for load in loads]
+    n = 20
+    latencies = {
+        "static_e2e_mean_s": [np.full(n, 8.0) if ok else np.full(n, np.nan) for ok in known],
+        "continuous_e2e_mean_s": [np.linspace(1.9, 2.1, n)] * len(loads),
+        "e2e_ratio": [np.linspace(3.9, 4.1, n) if ok else np.full(n, np.nan) for ok in known],
+    }
+    steps = [from_multiples(np.linspace(1.0, 1.2, n).round(4))] * len(loads)
+    given = {"axes": {"arrivals_load": loads}, "measured": latencies} | changes
+    store = write_folder(folder, steps, **given)
+    store.manifest["points"][0] |= {"horizon": horizon, "warm_up": 0.2}
+    for cell, load in zip(store.manifest["cells"], loads, strict=True):
+        cell |= {"requested_rate_per_s": load, "capacity_per_s": 1.0, "offered_load": load, "static_load": 6 * load}
+    return store
+
+
+def test_where_static_batching_keeps_up_the_answer_is_the_ratio_of_latencies_and_not_the_multiple(
+    tmp_path: Path,
+) -> None:
+    said = answer(arriving(tmp_path, [0.1]))
+    assert said.startswith(
+        "At load = 0.1, a request takes 4.00 times as long to its last token under static batching as"
+    )
+    assert "mean e2e_ratio of 20 workloads, 95 % interval 3.97 to 4.03" in said
+    assert "the multiple of steps, 1.1, does not show it" in said
+
+
+def test_a_load_of_static_batching_of_1_or_more_is_said_first_and_then_where_it_keeps_up(tmp_path: Path) -> None:
+    store = arriving(tmp_path, [0.1, 0.15, 0.5, 0.8])
+    said = answer(store)
+    assert said.startswith("At load = 0.5, static batching cannot keep up: its own load is 3, and its queue grows")
+    assert "Under continuous batching the mean time to the last token is 2.00 s (95 % interval" in said
+    assert "Where it keeps up, at load = 0.15, a request takes 4.00 times as long to its last token" in said
+    assert "times the steps" not in said
+    ended = answer(arriving(tmp_path / "b", [0.5], "terminating"))
+    assert "its own load is 3, and its queue grows while requests come. In all, static batching takes 1.1" in ended
+
+
+def test_the_table_of_a_study_with_arrivals_begins_with_the_load_of_static_batching_and_latencies(
+    tmp_path: Path,
+) -> None:
+    store = arriving(tmp_path, [0.1, 0.5])
+    cells = summarise(store)
+    head, *lines = cells_text(cells, store.manifest).split("\n")
+    assert head.index("static load") < head.index("mean static_e2e_mean_s") < head.index("mean e2e_ratio")
+    assert head.index("mean e2e_ratio") < head.index("mean multiple")
+    assert "3 (over)" in lines[1]
+    assert "(over)" not in lines[0]
+    assert "mean static steps" in cells_text(summarise(five(tmp_path / "b")), five(tmp_path / "c").manifest)
+    page = write_report(store).read_text(encoding="utf-8")
+    assert "e2e_<wbr>ratio_<wbr>mean" in page
+    assert ">3 (over)<" in page
+
+
+def test_a_study_with_arrivals_leads_with_a_latency_of_both_schedulers_against_load(tmp_path: Path) -> None:
+    both = ["static_e2e_mean_s", "continuous_e2e_mean_s"]
+    lines = {"kind": "lines", "x": "arrivals_load", "metric": both, "log": True}
+    assert fitting_charts(arriving(tmp_path / "a", [0.1, 0.5]).manifest)[0] == lines
+    assert fitting_charts(arriving(tmp_path / "b", [0.01, 0.5]).manifest)[0] == lines | {"log_x": True}
+    store = arriving(tmp_path / "c", [0.1, 0.5])
+    del store.manifest["points"][0]["horizon"]
+    assert fitting_charts(store.manifest)[0]["metric"] == "multiple"
+    found = figures(arriving(tmp_path / "d", [0.1, 0.5]), summarise(arriving(tmp_path / "e", [0.1, 0.5])), [])
+    assert {"static_e2e_mean_s_mean", "continuous_e2e_mean_s_mean"} <= set(found[0].data.columns)
+    assert "Static batching cannot keep up at load = 0.5" in found[0].alt

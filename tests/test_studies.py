@@ -7,7 +7,7 @@ import pytest
 
 import sweep
 from sweep.api import Results
-from sweep.report.figures import wished
+from sweep.report.wishes import wished
 from sweep.study import read_study
 
 STUDIES = sorted((Path(__file__).parents[1] / "studies").glob("*.toml"))

@@ -13,8 +13,9 @@ from typing import NamedTuple
 
 from sweep import api
 from sweep.errors import InputError
+from sweep.report.answer import sentence
 from sweep.report.claims import FAILS, HOLDS, UNDECIDED, Verdict
-from sweep.report.words import at, plural, sentence, verdict_estimate
+from sweep.report.words import at, plural, verdict_estimate
 from sweep.results import Store, write_whole
 from sweep.runner import Watch
 from sweep.study import Study, read_study

@@ -1,11 +1,20 @@
-"""What a study with arrivals must say of itself: which requests count, and where a scheduler cannot keep up."""
+"""What a study with arrivals must say of itself: which requests count, where a scheduler cannot keep up, and which of
+its metrics lead, since both schedulers end with the last arrivals where they keep up.
+"""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
 
+from sweep.metrics import parted
 from sweep.report.words import number, percent, plural
+from sweep.shards import metrics
+
+LATENCY = re.compile(r"(static|continuous)_((wait|ttft|tpot|e2e)_(mean|p\d\d)_s|slo_rate_per_s)")
+LEADING = {"static_load": "static load"}
+RATIOS = ("e2e_ratio", "ttft_ratio", "wait_ratio")  # of latencies, static to continuous
 
 LEAST_GROWTH = 0.01  # of a queue, as a share of the requests that count: less than that is said of no cell
 
@@ -22,6 +31,49 @@ def clock_text(cells: pl.DataFrame, manifest: Mapping[str, Any]) -> str:
     return " ".join([*kinds, *_overloaded(cells), *behind]) if kinds else ""
 
 
+def horizon_of(manifest: Mapping[str, Any], cell: Mapping[str, Any]) -> str:
+    """Whether a cell is "steady" or "terminating"; nothing where all requests wait from the start."""
+    return str(manifest["points"][cell["point"]].get("horizon") or "")
+
+
+def latencies_of(manifest: Mapping[str, Any]) -> list[tuple[str, ...]]:
+    """The latencies that a study with arrivals measures, each of one scheduler or of both, static first.
+
+    Before them the largest rates at which the latencies asked for are kept.
+    """
+    if not any(point.get("horizon") for point in manifest["points"]):
+        return []
+    measured = [name for name in metrics(manifest["measure"]) if LATENCY.fullmatch(name)]
+    ways = sorted(dict.fromkeys(parted(name)[1] for name in measured), key=lambda way: way != "slo_rate_per_s")
+    return [tuple(sorted((name for name in measured if parted(name)[1] == way), reverse=True)) for way in ways]
+
+
+def ratios_of(manifest: Mapping[str, Any]) -> list[str]:
+    """The ratios of latencies that a study measures."""
+    return [name for name in RATIOS if name in metrics(manifest["measure"])]
+
+
+def leading(manifest: Mapping[str, Any]) -> list[str]:
+    """The columns with which the table of cells of a study with arrivals begins: none where all wait from the start.
+
+    The load of static batching, then the first two latencies and the first ratio of what is measured.
+    """
+    if not any(point.get("horizon") for point in manifest["points"]):
+        return []
+    return ["static_load", *(name for pair in latencies_of(manifest)[:2] for name in pair), *ratios_of(manifest)[:1]]
+
+
+def load_text(row: Mapping[str, Any]) -> str:
+    """The load of static batching in a cell, marked where it is 1 or more."""
+    load = row.get("static_load")
+    return "-" if load is None else f"{number(load)} (over)" if load >= 1 else number(load)
+
+
+def overloaded(row: Mapping[str, Any]) -> bool:
+    """Whether static batching has a load of 1 or more in a cell."""
+    return (row.get("static_load") or 0) >= 1
+
+
 def _kind(horizon: str, warm_up: float) -> str:
     if horizon == "terminating":
         return "Terminating: each workload runs from an empty server to an empty one, and all requests count."
@@ -35,7 +87,7 @@ def _overloaded(cells: pl.DataFrame) -> list[str]:
     loads = cells.filter(pl.col("static_load") >= 1)["static_load"].to_list()
     if not loads:
         return []
-    span = number(min(loads)) if len(loads) == 1 else f"{number(min(loads))} to {number(max(loads))}"
+    span = " to ".join(dict.fromkeys((number(min(loads)), number(max(loads)))))
     where = plural(len(loads), "cell")
     return [f"Static batching cannot keep up in {where}, its load being {span}: its queue grows while requests come."]
 

@@ -13,6 +13,7 @@ import polars as pl
 
 from sweep.report.boundary import Boundary, boundary_text
 from sweep.report.claims import FAILS, HOLDS, UNDECIDED, Verdict
+from sweep.report.clock import leading, load_text
 from sweep.report.figures import worst_verdicts
 from sweep.report.stats import axis_columns
 from sweep.report.words import at, axis_value, main_cell, number, plural, verdict_estimate, with_interval
@@ -87,7 +88,9 @@ def cell_table(cells: pl.DataFrame, manifest: Mapping[str, Any], verdicts: Seque
     """Every cell: those without a result first, then those where a claim fails, then the others."""
     columns = axis_columns(manifest)
     known = ["cell", *columns, *([] if "slots" in columns else ["slots"]), "replicates"]
-    found = ["multiple_mean (95 % interval)", *(f"{metric}_mean" for metric in MEANS)]
+    leads = leading(manifest)
+    found = [*(name if name == "static_load" else f"{name}_mean (95 % interval)" for name in leads)]
+    found += ["multiple_mean (95 % interval)", *(f"{metric}_mean" for metric in MEANS)]
     found += ["multiple_p50", "multiple_p05 to p95", "multiple_of_totals", "multiple_adjusted", "limit_multiple"]
     worst, main = worst_verdicts(verdicts), main_cell(cells, manifest)
     ordered = sorted(cells.iter_rows(named=True), key=lambda row: (row["replicates"] > 0, _rank(worst, row["cell"])))
@@ -96,7 +99,7 @@ def cell_table(cells: pl.DataFrame, manifest: Mapping[str, Any], verdicts: Seque
         own = [Entry("number", axis_value(row[name]), _sortable(row[name])) for name in known]
         said = worst.get(row["cell"], "-") if row["replicates"] else "no result"
         claimed = [Entry(f"verdict {said}" if said in OUTCOMES else "short", said, _rank(worst, row["cell"]))]
-        rows.append([own[0]._replace(kind="number cell"), *claimed, *own[1:], *_results(row, len(found))])
+        rows.append([own[0]._replace(kind="number cell"), *claimed, *own[1:], *_results(row, leads, len(found))])
         marks.append("main" if row["cell"] == main else "")
     heads = [
         Entry("number", "cell"),
@@ -157,14 +160,17 @@ def _claim(text: str, asked: str, verdicts: Sequence[Verdict]) -> str:
     return f'<li class="claim"><b class="badge {worst}">{worst}</b> <span>{words}</span></li>'
 
 
-def _results(row: Mapping[str, Any], columns: int) -> list[Entry]:
+def _results(row: Mapping[str, Any], leads: Sequence[str], columns: int) -> list[Entry]:
     """What was found in a cell, or in the place of it all why nothing was."""
     if not row["replicates"]:
         return [Entry("text", f"no result: {row['error'] or 'not simulated yet'}", columns=columns)]
-    mean, low, high = (row[f"multiple_{name}"] for name in ("mean", "ci_low", "ci_high"))
     spread = f"{_number(row['multiple_p05'])} to {_number(row['multiple_p95'])}"
     return [
-        Entry("number", with_interval(mean, low, high), mean),
+        *(
+            Entry("number", load_text(row), row.get(name)) if name == "static_load" else _estimate(row, name)
+            for name in leads
+        ),
+        _estimate(row, "multiple"),
         *(_figure(row[f"{metric}_mean"]) for metric in MEANS),
         _figure(row["multiple_p50"]),
         Entry("number", spread, row["multiple_p05"]),
@@ -172,6 +178,11 @@ def _results(row: Mapping[str, Any], columns: int) -> list[Entry]:
         Entry("number", _adjusted(row), row["multiple_adjusted"]),
         _figure(row["limit_multiple"]),
     ]
+
+
+def _estimate(row: Mapping[str, Any], metric: str) -> Entry:
+    mean, low, high = (row[f"{metric}_{name}"] for name in ("mean", "ci_low", "ci_high"))
+    return Entry("number", with_interval(mean, low, high), mean)
 
 
 def _adjusted(row: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ from typing import Any
 
 import polars as pl
 
+from sweep.report.answer import sentence
 from sweep.report.boundary import Boundary, boundaries
 from sweep.report.charts.look import save
 from sweep.report.claims import Verdict, check
@@ -35,7 +36,7 @@ from sweep.report.markup import (
 from sweep.report.refused import refused_text
 from sweep.report.stats import write_cells
 from sweep.report.traffic import traffic_figures
-from sweep.report.words import plural, precision_text, sentence
+from sweep.report.words import plural, precision_text
 from sweep.results import Store, write_whole
 
 LONGEST_LINE = 400  # of the study's text, in letters; a little more is shown whole

@@ -7,11 +7,12 @@ from typing import Any
 
 import polars as pl
 
+from sweep.report.answer import sentence
 from sweep.report.claims import FAILS, Verdict
-from sweep.report.clock import clock_text
+from sweep.report.clock import LEADING, clock_text, leading, load_text
 from sweep.report.refused import refused_text
 from sweep.report.stats import axis_columns
-from sweep.report.words import at, axis_value, number, plural, precision_text, sentence, verdict_estimate, with_interval
+from sweep.report.words import at, axis_value, number, plural, precision_text, verdict_estimate, with_interval
 from sweep.tables import aligned as aligned
 
 MOST_ROWS = 40  # of the table of cells
@@ -63,9 +64,11 @@ def _counted(verdicts: Sequence[Verdict]) -> str:
 def cells_text(frame: pl.DataFrame, manifest: Mapping[str, Any]) -> str:
     """A table with a row for each cell, the first ones of a large grid; under it why cells have no results."""
     axes = list(dict.fromkeys([*axis_columns(manifest), "slots"]))
-    header = [*axes, "mean static steps", "mean continuous steps", "mean multiple (95 %)", "median multiple"]
-    header += ["multiple of totals", "limit"]
-    rows = [_cell_row(row, axes) for row in frame.head(MOST_ROWS).iter_rows(named=True)]
+    own = leading(manifest)
+    several = ["mean static steps", "mean continuous steps", "mean multiple (95 %)", "median multiple"]
+    header = [*axes, *(LEADING.get(name, f"mean {name} (95 %)") for name in own)]
+    header += ["mean multiple (95 %)"] if len(own) > 1 else [*several, "multiple of totals", "limit"]
+    rows = [_cell_row(row, axes, own) for row in frame.head(MOST_ROWS).iter_rows(named=True)]
     lines = aligned(header, rows)
     if frame.height > MOST_ROWS:
         lines.append(f"... and {frame.height - MOST_ROWS:,} cells more, in cells.parquet")
@@ -85,15 +88,22 @@ def cells_that_failed(frame: pl.DataFrame, manifest: Mapping[str, Any]) -> list[
     return lines
 
 
-def _cell_row(row: Mapping[str, Any], axes: Sequence[str]) -> list[str]:
+def _cell_row(row: Mapping[str, Any], axes: Sequence[str], own: Sequence[str]) -> list[str]:
     cells = [axis_value(row[name]) for name in axes]
+    columns = len(own) + (1 if len(own) > 1 else 6)
     if row["error"] is not None:
-        return [*cells, *["-"] * 6]
-    multiple = row["multiple_mean"]
-    shown = "-" if multiple is None else with_interval(multiple, row["multiple_ci_low"], row["multiple_ci_high"])
+        return [*cells, *["-"] * columns]
+    cells += [load_text(row) if name == "static_load" else _mean(row, name) for name in own]
+    if len(own) > 1:
+        return [*cells, _mean(row, "multiple")]
     figures = [row["static_steps_mean"], row["continuous_steps_mean"]]
     ratios = [row["multiple_p50"], row["multiple_of_totals"], row["limit_multiple"]]
-    return [*cells, *map(_figure, figures), shown, *map(_figure, ratios)]
+    return [*cells, *map(_figure, figures), _mean(row, "multiple"), *map(_figure, ratios)]
+
+
+def _mean(row: Mapping[str, Any], metric: str) -> str:
+    mean = row[f"{metric}_mean"]
+    return "-" if mean is None else with_interval(mean, row[f"{metric}_ci_low"], row[f"{metric}_ci_high"])
 
 
 def _figure(value: float | None) -> str:

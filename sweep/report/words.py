@@ -1,8 +1,8 @@
-"""Names, numbers and the answer in plain words, shared by the charts, the page and the terminal. ASCII throughout."""
+"""Names and numbers in plain words, shared by the charts, the page and the terminal. ASCII throughout."""
 
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import polars as pl
@@ -314,40 +314,3 @@ def main_cell(frame: pl.DataFrame, manifest: Mapping[str, Any]) -> int:
             return int(claim["cells"][0])
     cells = frame.filter(pl.col("replicates") > 0)["cell"] if frame["replicates"].sum() else frame["cell"]
     return int(cells[len(cells) // 2])
-
-
-def sentence(frame: pl.DataFrame, manifest: Mapping[str, Any], verdicts: Iterable[Verdict]) -> str:
-    """The answer in one sentence: the mean multiple of the main cell, and how many workloads meet its first claim."""
-    cell = manifest["cells"][main_cell(frame, manifest)]
-    row = frame.row(by_predicate=pl.col("cell") == cell["cell"], named=True)
-    where = f"At {at(cell['axes'])}, " if cell["axes"] else ""
-    if row["multiple_mean"] is None:
-        return _upper(f"{where}there is no answer: {row['error'] or 'no multiple was simulated'}.")
-    known = (verdict for verdict in verdicts if verdict.cell == cell["cell"] and verdict.share is not None)
-    told = next(known, None) if row["multiple_sd"] else None  # of equal workloads, or of one, a share says nothing
-    return _upper(f"{where}{_multiple(row)}{_met(told) if told else ''}.")
-
-
-def _multiple(row: Mapping[str, Any]) -> str:
-    compared = "times the steps of continuous batching"
-    workloads = plural(row["replicates"], "workload")
-    if row["multiple_ci_low"] is None:
-        return f"static batching takes {number(row['multiple_mean'])} {compared} (one workload, so without an interval)"
-    if row["multiple_sd"] == 0:
-        return f"static batching takes exactly {number(row['multiple_mean'])} {compared} in each of {workloads}"
-    decimals = decimals_for(row["multiple_ci_low"], row["multiple_ci_high"])
-    low, high = (number(row[f"multiple_ci_{end}"], decimals) for end in ("low", "high"))
-    mean = number(row["multiple_mean"], decimals)
-    interval = f"mean multiple of {workloads}, 95 % interval {low} to {high}"
-    return f"static batching takes {mean} {compared} on average ({interval})"
-
-
-def _met(verdict: Verdict) -> str:
-    share = share_with_interval(verdict.share, verdict.share_low, verdict.share_high)
-    if verdict.metric == "multiple" and verdict.bound.startswith(">= "):
-        return f", and {share} of workloads reach {verdict.bound[3:]}"
-    return f", and in {share} of workloads {verdict.metric} is {verdict.bound}"
-
-
-def _upper(text: str) -> str:
-    return text[0].upper() + text[1:]
