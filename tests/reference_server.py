@@ -3,6 +3,7 @@
 It is written from the rules and shares nothing with the kernel, which must give the same run. Slow on purpose.
 """
 
+import math
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -28,9 +29,76 @@ class Request:
     last: int = 0
     preemptions: int = 0
     names: list[int] = field(default_factory=list)
+    rank: float = 0.0
+    think: float = 0.0
+    start: float | None = None
+    decodes: bool = False  # has had a token since it was last admitted
 
     def token(self, position):
         return ("group", self.group, position) if position < self.prefix else ("own", self.number, position)
+
+
+class Door:
+    """Who is still to come: at moments that are given, or from clients that send one request after the other."""
+
+    def __init__(self, requests, clients, *, all_wait=False):
+        self.closed, self.all_wait = clients > 0, all_wait  # or those without output have their answer at once
+        self.unsent = deque(sorted(requests, key=lambda r: (0 if self.closed else r.arrival, r.number)))
+        self.moments = [0] * clients
+
+    def next_moment(self):
+        if not self.unsent:
+            return math.inf
+        return min(self.moments, default=math.inf) if self.closed else self.unsent[0].arrival
+
+    def come(self, clock):
+        """Those who have come by now, in this order."""
+        coming = []
+        while self.next_moment() <= clock:
+            request = self.unsent.popleft()
+            if self.closed:
+                request.arrival = min(self.moments)
+                self.moments.remove(request.arrival)
+            if request.output > 0 or self.all_wait:
+                coming.append(request)
+            else:
+                self.answered(request, request.arrival)
+        return coming
+
+    def answered(self, request, clock):
+        if self.closed:
+            self.moments.append(clock + request.think)
+
+
+class Waiting:
+    """The preempted, the last one first, then those who came: the lowest rank first, and the one who came first."""
+
+    def __init__(self):
+        self.preempted, self.newcomers = deque(), []
+
+    def __len__(self):
+        return len(self.preempted) + len(self.newcomers)
+
+    def first(self):
+        return self.preempted[0] if self.preempted else min(self.newcomers, key=lambda r: r.rank)
+
+    def take_first(self):
+        request = self.first()
+        (self.preempted if self.preempted else self.newcomers).remove(request)
+        return request
+
+
+def seconds_of(plan, step_s):
+    """What the step takes in which these requests compute so many tokens each."""
+    batch = kv_tokens = prefill_tokens = 0
+    for request, new in plan:
+        if request.decodes:
+            batch += 1
+            kv_tokens += request.done + 1  # all its text, the token that it computes included
+        else:
+            prefill_tokens += new
+            kv_tokens += request.done  # what its chunk finds computed
+    return step_s(batch, kv_tokens, prefill_tokens)
 
 
 class Pool:
@@ -93,12 +161,40 @@ class Pool:
         request.blocks = []
 
 
-def serve(requests, *, slots, block_size, blocks, token_budget, prefix_caching, chunked_prefill, refill_delay=0):
+def serve(requests, **server):
     """The run as a dict named like the fields of `sweep.model.server.Served`, with everything recorded.
 
     requests : (prompt, output, arrival, prefix, group) of each.
     """
+    return run(people(requests), **server)
+
+
+def people(requests, rank=None, think=None):
     everyone = [Request(number, *given, length=given[0]) for number, given in enumerate(requests)]
+    for request in everyone:
+        request.rank = rank[request.number] if rank else 0.0
+        request.think = think[request.number] if think else 0.0
+    return everyone
+
+
+def one_step(*_counts):
+    return 1
+
+
+def run(
+    everyone,
+    *,
+    slots,
+    block_size,
+    blocks,
+    token_budget,
+    prefix_caching,
+    chunked_prefill,
+    refill_delay=0,
+    clients=0,
+    step_s=one_step,
+):
+    """What `serve` gives; each request also knows when it came, started, and had its first and its last token."""
     pool = Pool(blocks, block_size, prefix_caching)
     fits = [
         r
@@ -106,17 +202,17 @@ def serve(requests, *, slots, block_size, blocks, token_budget, prefix_caching, 
         if pool.needed(r.prompt + r.output - 1) <= blocks
         and (chunked_prefill or r.prompt + r.output - 1 <= token_budget)
     ]
-    coming = deque(sorted((r for r in fits if r.output > 0), key=lambda r: (r.arrival, r.number)))
-    waiting, running, ghosts = deque(), [], []
+    fits = [r for r in fits if r.output > 0]
+    door = Door(fits + [r for r in everyone if r.output == 0 and clients > 0], clients)
+    waiting, running, ghosts = Waiting(), [], []
     clock = 0
     steps, schedule, admissions, preemptions = [], [], [], []
     hits_first = hits_resumed = recomputed = 0
 
-    while coming or waiting or running:
+    while door.unsent or waiting or running:
         if not waiting and not running and not ghosts:
-            clock = max(clock, coming[0].arrival)
-        while coming and coming[0].arrival <= clock:
-            waiting.append(coming.popleft())
+            clock = max(clock, door.next_moment())
+        waiting.newcomers += door.come(clock)
         plan = []
         left = token_budget
         victims = []
@@ -133,14 +229,15 @@ def serve(requests, *, slots, block_size, blocks, token_budget, prefix_caching, 
                 victim.done = 0
                 victim.preemptions += 1
                 preemptions.append([clock + 1, victim.number])
-                waiting.appendleft(victim)
+                victim.decodes = False
+                waiting.preempted.appendleft(victim)
             if request in running:
                 pool.grow(request, new)
                 plan.append((request, new))
                 left -= new
 
         while not victims and waiting and left > 0 and len(running) + len(ghosts) < slots:
-            request = waiting[0]
+            request = waiting.first()
             found = pool.found(request)
             hit = len(found) * block_size
             rest = request.length - hit
@@ -149,7 +246,8 @@ def serve(requests, *, slots, block_size, blocks, token_budget, prefix_caching, 
                 break
             if pool.needed(request.length) - len(found) + idle > len(pool.free):
                 break
-            running.append(waiting.popleft())
+            running.append(waiting.take_first())
+            request.start = clock if request.start is None else request.start
             pool.hold(request, found)
             request.done = hit
             pool.grow(request, min(rest, left))
@@ -165,7 +263,7 @@ def serve(requests, *, slots, block_size, blocks, token_budget, prefix_caching, 
             ghosts = []
             continue
 
-        clock += 1
+        clock += seconds_of(plan, step_s)
         held = {id(block): block for request in running + ghosts for block in request.blocks}
         assert all(block.holders > 0 for block in held.values())
         assert len(held) + len(pool.free) == blocks
@@ -186,9 +284,11 @@ def serve(requests, *, slots, block_size, blocks, token_budget, prefix_caching, 
             if request.done < request.length:
                 continue
             request.length += 1
+            request.decodes = True
             request.first = request.first or clock
             if request.length == request.prompt + request.output:
                 request.last = clock
+                door.answered(request, clock)
                 running.remove(request)
                 if refill_delay:
                     ghosts.append(request)
@@ -220,35 +320,51 @@ def serve(requests, *, slots, block_size, blocks, token_budget, prefix_caching, 
     }
 
 
-def serve_reserving(requests, reserved, *, slots, tokens, token_budget, chunked_prefill, refill_delay=0):
+def serve_reserving(requests, reserved, **server):
     """The run of a server that sets aside `reserved` tokens of its cache for each request, as `serve` gives it."""
-    everyone = [Request(number, *given, length=given[0]) for number, given in enumerate(requests)]
+    return run_reserving(people(requests), reserved, **server)
+
+
+def run_reserving(
+    everyone,
+    reserved,
+    *,
+    slots,
+    tokens,
+    token_budget,
+    chunked_prefill,
+    refill_delay=0,
+    clients=0,
+    step_s=one_step,
+):
+    """What `serve_reserving` gives; each request also knows when it came, started and spoke."""
     fits = [r for r in everyone if reserved[r.number] <= tokens and (chunked_prefill or r.prompt <= token_budget)]
-    coming = deque(sorted((r for r in fits if r.output > 0), key=lambda r: (r.arrival, r.number)))
-    waiting, running, ghosts = deque(), [], []
+    fits = [r for r in fits if r.output > 0]
+    door = Door(fits + [r for r in everyone if r.output == 0 and clients > 0], clients)
+    waiting, running, ghosts = Waiting(), [], []
     clock, steps = 0, []
-    while coming or waiting or running:
+    while door.unsent or waiting or running:
         if not waiting and not running and not ghosts:
-            clock = max(clock, coming[0].arrival)
-        while coming and coming[0].arrival <= clock:
-            waiting.append(coming.popleft())
+            clock = max(clock, door.next_moment())
+        waiting.newcomers += door.come(clock)
         plan, left = [], token_budget
         for request in running:
             plan.append((request, min(request.length - request.done, left)))
             left -= plan[-1][1]
         while waiting and left > 0 and len(running) + len(ghosts) < slots:
-            request = waiting[0]
+            request = waiting.first()
             if request.prompt > left and not chunked_prefill:
                 break
             if sum(reserved[r.number] for r in [*running, *ghosts, request]) > tokens:
                 break
-            running.append(waiting.popleft())
+            running.append(waiting.take_first())
+            request.start = clock
             plan.append((request, min(request.prompt, left)))
             left -= plan[-1][1]
         if not plan:
             ghosts = []
             continue
-        clock += 1
+        clock += seconds_of(plan, step_s)
         stored = sum(r.done for r in running + ghosts) + sum(new for _, new in plan)
         aside = sum(reserved[r.number] for r in running + ghosts)
         steps.append((len(plan), sum(new for _, new in plan), aside, clock, stored))
@@ -258,9 +374,11 @@ def serve_reserving(requests, reserved, *, slots, tokens, token_budget, chunked_
             if request.done < request.length:
                 continue
             request.length += 1
+            request.decodes = True
             request.first = request.first or clock
             if request.length == request.prompt + request.output:
                 request.last = clock
+                door.answered(request, clock)
                 running.remove(request)
                 ghosts += [request] if refill_delay else []
     names = ("batch", "tokens", "blocks", "step", "cached_tokens")
@@ -290,4 +408,60 @@ def static_steps(prompts, outputs, *, slots, token_budget, capacity, most_output
             prompt_left = max(0, prompt_left - token_budget)
             if prompt_left == 0:
                 tokens_left = [max(0, left - 1) for left in tokens_left]
+    return steps
+
+
+def static_over_time(
+    everyone, *, slots, token_budget, capacity, most_output, context, max_wait, padded, clients=0, step_s=one_step
+):
+    """Static batching as requests come, a step at a time; gives the steps. All that are given are served."""
+
+    def set_aside(request):
+        return min(context or request.prompt + most_output, capacity)
+
+    def group_of(waiting):
+        group = []
+        for request in sorted(waiting, key=lambda r: (r.rank, r.number)):
+            if len(group) == slots or sum(map(set_aside, [*group, request])) > capacity:
+                return group, True
+            group.append(request)
+        return group, len(group) == slots
+
+    door, waiting, clock, steps = Door(everyone, clients, all_wait=True), [], 0, 0
+    while door.unsent or waiting:
+        # somebody has to be there, and then a group is full, or the time of the one who came first is up
+        waiting += door.come(clock)
+        while not group_of(waiting)[1]:
+            deadline = max(clock, min(r.arrival for r in waiting) + max_wait) if waiting else math.inf
+            clock = max(clock, min(deadline, door.next_moment()))
+            newcomers = door.come(clock)
+            waiting += newcomers
+            if not newcomers and clock == deadline:
+                break
+        group, _ = group_of(waiting)
+        for request in group:
+            waiting.remove(request)
+            request.start = request.last = clock
+        members = [r for r in group if r.output > 0]
+        # prompts, each token of each in order, a budget a step
+        line = [request for request in members for _ in range(request.prompt)]
+        while line:
+            now, line = line[:token_budget], line[token_budget:]
+            clock += step_s(0, sum(r.done for r in members if r in now), len(now))
+            steps += 1
+            for request in now:
+                request.done += 1
+        tokens = 1
+        for request in members:
+            request.first = request.last = clock
+        while any(r.output > tokens for r in members):
+            computing = [r for r in members if padded or r.output > tokens]
+            clock += step_s(len(computing), sum(r.prompt + tokens for r in computing), 0)
+            steps += 1
+            tokens += 1
+            for request in members:
+                if request.output >= tokens:
+                    request.last = clock
+        for request in group:
+            door.answered(request, request.last)
     return steps

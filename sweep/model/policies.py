@@ -190,8 +190,8 @@ def reservations(prompts: I64, outputs: I64, rules: Rules) -> I64:
     return np.where(text > rules.cache_tokens, text, np.minimum(wanted, rules.cache_tokens))
 
 
-def shares(served: Served, rules: Rules) -> Shares:
-    """Where the cache goes; nan throughout where memory has no limit."""
+def shares(served: Served | ServedTimes, rules: Rules) -> Shares:
+    """Where the cache goes under continuous batching; nan throughout where memory has no limit."""
     steps, filled = served.counters["engine_steps"], served.counters["sum_cached"]
     if rules.kind == "slots":
         return Shares(*(np.full(steps.size, np.nan) for _ in Shares._fields))
