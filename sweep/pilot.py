@@ -18,8 +18,8 @@ from sweep.progress import scheduled_requests
 from sweep.report.intervals import defined, mean_and_sd
 from sweep.report.needed import mean_decides
 from sweep.report.words import plural
-from sweep.results import Span
 from sweep.runner import BLOCK, chunk_replicates, chunks, simulate
+from sweep.shards import Span
 from sweep.study.schema import Precision
 
 MOST_POINTS = 8  # that are tried

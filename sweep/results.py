@@ -3,66 +3,40 @@
     study.toml  manifest.json  replicates/*.parquet  cells.parquet  report.html  charts/
 
 A shard holds the rows of one chunk, or their sums in summaries/. It is written beside its name, flushed to disk and
-renamed; its name carries the start of its checksum and its metadata say of which study and which replicates it is. So
-a run that is killed loses what was in flight and nothing else: what the manifest does not name yet, or no longer,
-is found by itself. What a row means is in `schema`; what a cell, a point and a claim are is in the manifest.
+renamed, and says by itself whose it is and whether it is whole (`shards`). So a run that is killed loses what was in
+flight and nothing else: what the manifest does not name yet, or no longer, is found by itself. What a cell, a point and
+a claim are is in the manifest (`record`).
 """
 
 import hashlib
-import io
 import os
-import re
 import time
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import polars as pl
 from filelock import FileLock, Timeout
 
 from sweep.errors import FolderError
-from sweep.metrics import ALWAYS, COUNTS
 from sweep.record import NAME, DamagedManifestError, manifest_bytes, read_manifest, refuse_another_study
+from sweep.shards import (
+    FOLDERS,
+    Span,
+    is_shard_name,
+    is_whole,
+    schema,
+    self_described,
+    shard_files,
+    shard_name,
+    span_of,
+)
 
 ENTER_EVERY_S = 0.5  # at least, between two writings of the manifest while shards come in
-FOLDERS = {"rows": "replicates", "summary": "summaries"}  # where the shards are, by what is kept
-_SHARD = re.compile(r"p([0-9]{5,10})-([0-9]{12})-([0-9]{12})-([0-9a-f]{16})\.parquet")
-
-
-class Span(NamedTuple):
-    """Replicates `first` up to `stop` (not included) of one point, for all its cells: what one shard holds."""
-
-    point: int
-    first: int
-    stop: int
-
-
-def metrics(measure: Sequence[str]) -> tuple[str, ...]:
-    """Names of the metric columns of a folder, in order: the six of every study, then what its `measure` asks for."""
-    return (*ALWAYS, *(name for name in measure if name not in ALWAYS))
-
-
-def schema(measure: Sequence[str]) -> dict[str, pl.DataType]:
-    """Columns of every shard of a folder, in order: counts are Int64, the rest Float64, undefined is null."""
-    kinds = {name: pl.Int64() if name in COUNTS else pl.Float64() for name in metrics(measure)}
-    return {"cell": pl.Int64(), "replicate": pl.Int64(), **kinds}
-
-
-def to_parquet(columns: Mapping[str, np.ndarray[Any, Any]], measure: Sequence[str], metadata: dict[str, str]) -> bytes:
-    """Bytes of a shard with these columns, each (rows,), sorted by cell and replicate; nan becomes null."""
-    frame = pl.DataFrame({name: columns[name] for name in schema(measure)}, schema=schema(measure), nan_to_null=True)
-    return shard_bytes(frame, metadata)
-
-
-def shard_bytes(frame: pl.DataFrame, metadata: dict[str, str]) -> bytes:
-    """Bytes of a shard: the frame with the metadata that say where it belongs."""
-    sink = io.BytesIO()
-    frame.write_parquet(sink, compression="zstd", compression_level=1, metadata=metadata)
-    return sink.getvalue()
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -143,7 +117,7 @@ class Store:
 
     def have(self) -> frozenset[Span]:
         """The spans of replicates whose shards are here, whole and with every cell that can run."""
-        return frozenset(_span(entry) for entry in self._entries() if not entry.get("partial"))
+        return frozenset(span_of(entry) for entry in self._entries() if not entry.get("partial"))
 
     def put(self, span: Span, payload: bytes, *, partial: bool = False) -> None:
         """Keeps the shard of a span, in place of any shard that it overlaps (such as that of a shorter run).
@@ -152,7 +126,7 @@ class Store:
         """
         self._refuse_another_owner()
         digest = hashlib.sha256(payload).hexdigest()
-        name = f"{self._shards}/{_name(span, digest)}"
+        name = f"{self._shards}/{shard_name(span, digest)}"
         write_whole(self.folder / name, payload)
         replaced = self._overlapped(span)
         entry = {"file": name, **span._asdict(), "bytes": len(payload), "sha256": digest}
@@ -194,7 +168,7 @@ class Store:
         """Writes the manifest with all whole shards there are."""
         self._refuse_another_owner()
         started = time.monotonic()
-        self.manifest["shards"] = sorted(self._entries(), key=_span)
+        self.manifest["shards"] = sorted(self._entries(), key=span_of)
         write_whole(self.folder / NAME, manifest_bytes(self.manifest))
         self._entered_at = time.monotonic()
         self._entering_s = self._entered_at - started
@@ -214,7 +188,7 @@ class Store:
 
     def spans_of(self, point: int) -> list[Span]:
         """What the point's shards hold, in order of replicates, those that lack a cell included."""
-        return [_span(self._by_point[point][first]) for first in self._firsts[point]]
+        return [span_of(self._by_point[point][first]) for first in self._firsts[point]]
 
     def rows(self) -> pl.LazyFrame:
         """All rows of the folder, sorted by cell and replicate. Raises FolderError where only sums were kept."""
@@ -249,7 +223,7 @@ class Store:
         return (entry for shards in self._by_point.values() for entry in shards.values())
 
     def _keep(self, entry: dict[str, Any]) -> None:
-        for old in self._overlapped(_span(entry)):
+        for old in self._overlapped(span_of(entry)):
             del self._by_point[entry["point"]][old["first"]]
             self._firsts[entry["point"]].remove(old["first"])
         self._by_point[entry["point"]][entry["first"]] = entry
@@ -264,7 +238,7 @@ class Store:
 
     def _read_entries(self, entries: Iterable[dict[str, Any]]) -> None:
         for entry in entries:
-            if _is_whole(self.folder, self._shards, entry):
+            if is_whole(self.folder, self._shards, entry):
                 self._keep(entry)
             else:
                 self.damaged.append(entry["file"])
@@ -272,17 +246,17 @@ class Store:
     def _adopt(self) -> None:
         """Takes in the whole shards of this study that the manifest does not name: it is written now and then."""
         named = {entry["file"] for entry in self.manifest["shards"]}
-        for path in _shard_files(self.folder, self._shards):
+        for path in shard_files(self.folder, self._shards):
             name = f"{self._shards}/{path.name}"
             if name in named:
                 continue
-            if (found := _self_described(path)) is None:
+            if (found := self_described(path)) is None:
                 self.damaged.append(name)
                 continue
             entry, metadata = found
             cells = sum(cell["error"] is None for cell in self._cells_of(entry["point"]))
             ours = {"sweep.study": self.manifest["hash"], "sweep.keep": self.keeps, "sweep.cells": str(cells)}
-            longer = all(old["stop"] < entry["stop"] for old in self._overlapped(_span(entry)))
+            longer = all(old["stop"] < entry["stop"] for old in self._overlapped(span_of(entry)))
             if ours.items() <= metadata.items() and longer:
                 self._keep({"file": name, **entry})
 
@@ -292,17 +266,18 @@ class Store:
     def _sweep_up(self) -> None:
         """Drops what killed runs left: files half written, and shards that a later one replaced."""
         kept = {entry["file"] for entry in self._entries()} | set(self.damaged)
-        for path in _shard_files(self.folder, self._shards):
+        for path in shard_files(self.folder, self._shards):
             if f"{self._shards}/{path.name}" not in kept:
                 path.unlink(missing_ok=True)
         for path in (self.folder / self._shards).glob(".*.part"):
-            if _SHARD.fullmatch(path.name[1 : -len(".part")]):
+            if is_shard_name(path.name[1 : -len(".part")]):
                 path.unlink(missing_ok=True)
 
     def _forget_damaged(self) -> None:
         """Drops damaged files of replicates that are no longer asked for; the others were simulated again."""
         for file in self.damaged:
-            if re.fullmatch(rf"{self._shards}/{_SHARD.pattern}", file):
+            shards, _, name = file.rpartition("/")
+            if shards == self._shards and is_shard_name(name):
                 (self.folder / file).unlink(missing_ok=True)
         self.damaged = []
 
@@ -312,46 +287,6 @@ class Store:
             if self._lock is None or os.path.samestat(self._lock, _lock_file(self.folder).stat()):
                 return
         raise FolderError(f"{self.folder}: was removed or replaced while this run was writing in it; run it again")
-
-
-def _span(entry: Mapping[str, Any]) -> Span:
-    return Span(entry["point"], entry["first"], entry["stop"])
-
-
-def _name(span: Span, digest: str) -> str:
-    return f"p{span.point:05d}-{span.first:012d}-{span.stop:012d}-{digest[:16]}.parquet"
-
-
-def _is_whole(folder: Path, shards: str, entry: Mapping[str, Any]) -> bool:
-    """Whether the shard is where its span says, with the bytes that were entered. A strange name is never opened."""
-    if entry["file"] != f"{shards}/{_name(_span(entry), entry['sha256'])}":
-        return False
-    return bool(_digest(folder / entry["file"]) == entry["sha256"])
-
-
-def _digest(path: Path) -> str | None:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError:
-        return None
-
-
-def _shard_files(folder: Path, shards: str) -> list[Path]:
-    try:
-        return sorted(path for path in (folder / shards).iterdir() if _SHARD.fullmatch(path.name))
-    except OSError:
-        return []
-
-
-def _self_described(path: Path) -> tuple[dict[str, Any], dict[str, str]] | None:
-    """The entry and the metadata of a shard whose bytes are those its name speaks of; else None, and it is not read."""
-    point, first, stop, start = _SHARD.fullmatch(path.name).groups()  # type: ignore[union-attr]
-    digest = _digest(path)
-    if digest is None or not digest.startswith(start):
-        return None
-    span = Span(int(point), int(first), int(stop))
-    return {**span._asdict(), "bytes": path.stat().st_size, "sha256": digest}, pl.read_parquet_metadata(path)
 
 
 def _lock_file(folder: Path) -> Path:
@@ -395,8 +330,8 @@ def _shards_before(folder: Path, manifest: dict[str, Any]) -> list[dict[str, Any
     except DamagedManifestError:
         pass
     for shards in FOLDERS.values():
-        for path in _shard_files(folder, shards):
-            found = _self_described(path)
+        for path in shard_files(folder, shards):
+            found = self_described(path)
             if found is not None and found[1].get("sweep.study") != manifest["hash"]:
                 raise FolderError(f"{path}: is of another study; use --fresh to drop it, or another -o")
     return []
@@ -405,7 +340,7 @@ def _shards_before(folder: Path, manifest: dict[str, Any]) -> list[dict[str, Any
 def _clear(folder: Path) -> None:
     """Drops what a run made, and nothing else that may lie in the folder."""
     for shards in FOLDERS.values():
-        for path in _shard_files(folder, shards):
+        for path in shard_files(folder, shards):
             path.unlink()
     for name in (NAME, "cells.parquet", "report.html"):
         (folder / name).unlink(missing_ok=True)

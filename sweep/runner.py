@@ -21,11 +21,12 @@ from sweep.manifest import versions
 from sweep.model import lockstep
 from sweep.model.distributions import Given, Lab
 from sweep.model.lengths import look_up_of
-from sweep.results import Span, Store, metrics, to_parquet
+from sweep.results import Store
 from sweep.rows.arriving import timed_columns, timed_ns
 from sweep.rows.draws import outputs
 from sweep.rows.serving import served_columns, served_ns
 from sweep.rows.summing import summary_parquet
+from sweep.shards import Span, metrics, to_parquet
 
 
 class Watch(Protocol):

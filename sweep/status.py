@@ -3,7 +3,8 @@
 from collections import defaultdict
 from typing import Any
 
-from sweep.results import Span, Store
+from sweep.results import Store
+from sweep.shards import Span
 
 
 def status(store: Store) -> dict[str, Any]:

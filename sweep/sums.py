@@ -18,7 +18,8 @@ import numpy.typing as npt
 import polars as pl
 
 from sweep.metrics import COUNTS
-from sweep.results import Store, metrics
+from sweep.results import Store
+from sweep.shards import metrics
 
 Values: TypeAlias = npt.NDArray[Any]
 _End: TypeAlias = tuple[float, int]  # an extreme value, and the replicate that has it

@@ -15,8 +15,9 @@ from sweep.errors import FolderError
 from sweep.executors.machine import usable_cores
 from sweep.grid import Chunk, Point, points
 from sweep.manifest import versions
-from sweep.results import Span, Store
+from sweep.results import Store
 from sweep.runner import simulate
+from sweep.shards import Span
 from sweep.study import read_study
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from sweep.results import Span, Store, to_parquet
+from sweep.results import Store
+from sweep.shards import Span, to_parquet
 
 
 def write_folder(

@@ -3,7 +3,7 @@
 import numpy as np
 
 from sweep.metrics import COUNTS
-from sweep.results import metrics
+from sweep.shards import metrics
 from sweep.sums import HALF, places_of
 
 

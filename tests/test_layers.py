@@ -13,7 +13,7 @@ LAYERS = [  # a module, or a folder of them, imports only from its own line or o
     ["model"],
     ["study"],
     ["grid"],
-    ["record"],
+    ["record", "shards"],
     ["results", "sums"],
     ["manifest", "executors", "rows", "runner", "progress", "status", "verify"],
     ["report"],
@@ -24,6 +24,7 @@ LAYERS = [  # a module, or a folder of them, imports only from its own line or o
 FOLDERS = {"model", "study", "rows", "executors", "report", "commands"}
 NEVER = {
     "results": {"model", "study", "grid"},
+    "shards": {"model", "study", "grid"},
     "report": {"model", "study", "grid", "rows", "runner", "manifest"},
     "model": {"report", "results"},
 }

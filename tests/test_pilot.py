@@ -4,7 +4,7 @@ import sweep
 from sweep.api import plan
 from sweep.grid import points
 from sweep.pilot import Forecast, forecast, text
-from sweep.results import Span
+from sweep.shards import Span
 from sweep.study import parse_study
 
 SMALL = {

@@ -22,7 +22,8 @@ from sweep.grid import points
 from sweep.manifest import manifest as manifest_of
 from sweep.model import lockstep
 from sweep.progress import Silent
-from sweep.results import Span, Store
+from sweep.results import Store
+from sweep.shards import Span
 from sweep.study import parse_study
 
 LONG = {**STUDY, "replicates": 12_000}

@@ -11,7 +11,8 @@ from small import study
 import sweep
 from sweep.errors import FolderError
 from sweep.record import manifest_bytes, read_manifest
-from sweep.results import Store, shard_bytes
+from sweep.results import Store
+from sweep.shards import shard_bytes
 
 
 @pytest.fixture(autouse=True)

@@ -23,8 +23,9 @@ from sweep.metrics import ALWAYS
 from sweep.model.lengths import look_up_of
 from sweep.model.lockstep import draw_lengths
 from sweep.record import manifest_bytes
-from sweep.results import Span, Store
+from sweep.results import Store
 from sweep.runner import BLOCK, MOST_ROWS, chunk_replicates, chunks
+from sweep.shards import Span
 from sweep.study import parse_study
 
 

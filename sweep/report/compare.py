@@ -21,7 +21,8 @@ from sweep.report.intervals import Interval, Values, defined, mean_and_sd, mean_
 from sweep.report.stats import NO_VALUES, Column, columns_by_cell
 from sweep.report.terminal import aligned
 from sweep.report.words import at, number, with_interval
-from sweep.results import Store, metrics
+from sweep.results import Store
+from sweep.shards import metrics
 
 
 class Side(NamedTuple):

@@ -29,7 +29,8 @@ from sweep.report.intervals import (
     t_interval,
     wilson,
 )
-from sweep.results import Store, metrics, write_whole
+from sweep.results import Store, write_whole
+from sweep.shards import metrics
 from sweep.sums import tallies
 
 __all__ = [

@@ -8,7 +8,7 @@ import polars as pl
 
 from sweep.metrics import COUNTS
 from sweep.model.tally import counted, histogram, measured, product
-from sweep.results import metrics, shard_bytes
+from sweep.shards import metrics, shard_bytes
 from sweep.sums import HALF, LINES, Values, places_of, summary_schema
 
 _WIDEST = 2**20  # places that are counted in an array; beyond it they are sorted
