@@ -33,6 +33,7 @@ NAMES = {
     "slots",
     "slo",
     "step_time",
+    "token_budget",
     "traffic",
     "variance",
 }
