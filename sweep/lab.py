@@ -9,13 +9,12 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from sweep.errors import InputError
+from sweep.errors import SettingError
 from sweep.model.lengths import LAB_LONG, LAB_LONG_SHARE, LAB_SHORT, lab_lengths
 from sweep.model.lockstep import continuous_steps, given_steps, static_steps
 from sweep.model.memory import requests_that_fit
 
 Figures: TypeAlias = dict[str, Any]
-Predictions: TypeAlias = tuple[float, float, float, float]
 
 MIB, GIB = 2**20, 2**30
 LAYERS, KV_HEADS, HEAD_DIM, BYTES_PER_VALUE = 32, 32, 128, 2
@@ -40,10 +39,9 @@ MAX_SEED = 2**63 - 1
 def figures(seed: int) -> Figures:
     """Every number of the lesson, and the sums over seeds 0 to 9999, ready for JSON; "115.9" is text as printed.
 
-    Raises InputError.
+    Raises SettingError.
     """
-    check(seed, None)
-    work = work_of(seed)
+    work = work_of(check_seed(seed))
     return {**own_figures(work), "other_seeds": _other_seeds(work)}
 
 
@@ -81,16 +79,11 @@ def work_of(seed: int) -> Work:
     return Work(seed, lengths.tolist(), static_steps(lengths, SLOTS), continuous_steps(lengths, SLOTS))
 
 
-def check(seed: int, predictions: Predictions | None) -> None:
-    """Raises InputError with a line for each number that cannot be."""
-    faults = []
+def check_seed(seed: int) -> int:
+    """The seed, if the lab can have it. Raises SettingError."""
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed <= MAX_SEED:
-        faults.append(f"seed: must be an integer from 0 to 2^63 - 1, got {seed!r}")
-    for number, prediction in enumerate(predictions or (), 1):
-        if not (math.isfinite(prediction) and prediction > 0):
-            faults.append(f"predict: P{number} must be a number above 0, got {prediction!r}")
-    if faults:
-        raise InputError(*faults)
+        raise SettingError("seed", f"must be an integer from 0 to 2^63 - 1, got {seed!r}")
+    return seed
 
 
 def own_figures(work: Work) -> Figures:

@@ -200,10 +200,10 @@ def test_unusable_seeds_and_predictions_are_refused_with_a_line_each() -> None:
     with pytest.raises(InputError) as caught:
         lab_text.text(-1, (64, float("nan"), 0, float("inf")), 80)
     assert caught.value.lines == (
-        "seed: must be an integer from 0 to 2^63 - 1, got -1",
-        "predict: P2 must be a number above 0, got nan",
-        "predict: P3 must be a number above 0, got 0",
-        "predict: P4 must be a number above 0, got inf",
+        "--seed: must be an integer from 0 to 2^63 - 1, got -1",
+        "--predict: P2 must be a number above 0, got nan",
+        "--predict: P3 must be a number above 0, got 0",
+        "--predict: P4 must be a number above 0, got inf",
     )
     for seed in (2**63, True, 3.0):
         with pytest.raises(InputError, match="seed: must be an integer"):

@@ -6,7 +6,9 @@ Sections are blocks of text. Prose is one long line until it is wrapped; what is
 import math
 import textwrap
 from collections.abc import Sequence
+from typing import TypeAlias
 
+from sweep.errors import InputError, SettingError
 from sweep.lab import (
     CHAT_OUTPUT,
     CHAT_PROMPT,
@@ -20,9 +22,8 @@ from sweep.lab import (
     SHARING,
     SLOTS,
     Figures,
-    Predictions,
     Work,
-    check,
+    check_seed,
     fit,
     fit_sharing,
     own_figures,
@@ -31,6 +32,8 @@ from sweep.lab import (
     work_of,
 )
 from sweep.model.lengths import LAB_LONG
+
+Predictions: TypeAlias = tuple[float, float, float, float]
 
 CLOSE = 0.10  # a prediction this near to the actual value, relative to it, is a good one
 WIDEST, NARROWEST = 80, 40
@@ -41,7 +44,7 @@ def text(seed: int, predictions: Predictions | None, width: int) -> str:
 
     predictions : P1 to P4 as the lesson asks for them, to be scored; None shows the answers alone.
     """
-    check(seed, predictions)
+    _check(seed, predictions)
     work = work_of(seed)
     shown = own_figures(work)
     sections = [
@@ -55,6 +58,20 @@ def text(seed: int, predictions: Predictions | None, width: int) -> str:
     ]
     columns = min(max(width, NARROWEST), WIDEST)
     return "\n\n".join(_wrapped(block, columns) for section in sections for block in section) + "\n"
+
+
+def _check(seed: int, predictions: Predictions | None) -> None:
+    """Raises InputError with a line for each number that cannot be."""
+    faults = []
+    try:
+        check_seed(seed)
+    except SettingError as error:
+        faults.append(f"--{error.setting}: {error.reason}")
+    for number, prediction in enumerate(predictions or (), 1):
+        if not (math.isfinite(prediction) and prediction > 0):
+            faults.append(f"--predict: P{number} must be a number above 0, got {prediction!r}")
+    if faults:
+        raise InputError(*faults)
 
 
 def _opening(seed: int, scored: bool) -> list[str]:
