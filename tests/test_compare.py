@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 import sweep
 from sweep.cli import app
 from sweep.errors import InputError
+from sweep.metrics import COUNTS, EXTRA
 from sweep.report.compare import as_json, compare, comparisons, lacking, text
 from sweep.report.intervals import ratio_of_means
 from sweep.study import parse_study
@@ -90,12 +91,20 @@ def test_what_cannot_be_compared_is_said_in_a_line(tmp_path: Path) -> None:
         ((tmp_path / "a", None, [], "multiple"), "name two cells of the folder"),
         ((tmp_path / "a", None, [1], "multiple"), "takes two cells"),
         ((tmp_path / "a", None, [0, 2], "multiple"), "has cells 0 to 1, got 2"),
-        ((tmp_path / "a", None, [0, 1], "tokens"), "--metric: "),
+        ((tmp_path / "a", None, [0, 1], "tokens"), "--metric: must be one of output_tokens, static_steps, "),
         ((tmp_path / "a", tmp_path / "b", [], "multiple"), "no cell has the same axis values"),
     ):
         with pytest.raises(InputError, match=r"^[^\n]*$") as refused:
             comparisons(*arguments)
         assert says in str(refused.value)
+
+
+def test_of_many_metrics_only_the_closest_are_named(tmp_path: Path) -> None:
+    measured = {name: [MINE] * 2 for name in EXTRA if name not in COUNTS}
+    write_folder(tmp_path, [from_multiples(OTHER), from_multiples(MINE)], measured=measured)
+    listed = rf"must be one of {6 + len(measured)} metrics, such as multiple or multiple_s \(.*\), got \"multipel\"$"
+    with pytest.raises(InputError, match=listed):
+        comparisons(tmp_path, None, [0, 1], "multipel")
 
 
 def test_a_cell_that_could_not_run_is_refused_with_its_reason_in_a_line_and_status_2(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ and are said to be. The ratio is that of the two means, not a mean of ratios.
 Rows are needed: a folder of sums alone is refused, and so is a cell that has no results, with its reason.
 """
 
+import difflib
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,8 @@ from sweep.report.terminal import aligned
 from sweep.report.words import at, number, with_interval
 from sweep.results import Store
 from sweep.shards import metrics
+
+MOST_NAMED = 12  # metrics in a message; of more, the closest
 
 
 class Side(NamedTuple):
@@ -243,8 +246,13 @@ def _refuse_sums(store: Store) -> None:
 
 def _refuse_unknown(store: Store, metric: str) -> None:
     known = metrics(store.manifest["measure"])
-    if metric not in known:
-        raise InputError(f"--metric: {store.folder} has {', '.join(known)}; got {metric}")
+    if metric in known:
+        return
+    listed = ", ".join(known)
+    if len(known) > MOST_NAMED:
+        near = difflib.get_close_matches(metric[:100], known, 3)
+        listed = f"{len(known)} metrics{', such as ' if near else ''}{' or '.join(near)}"
+    raise InputError(f'--metric: must be one of {listed} ({store.folder} has no others), got "{metric:.100}"')
 
 
 def _name(side: Side, other: Side) -> str:
