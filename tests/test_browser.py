@@ -300,3 +300,25 @@ def test_200_cells_of_5001_workloads_are_drawn_and_looked_into(browser: Browser,
         "(b => b.top >= 0 && b.top < innerHeight)(document.querySelector('.look').getBoundingClientRect())"
     )
     assert browser.complaints == []
+
+
+def test_a_point_of_a_line_and_a_bar_of_a_histogram_tell_what_they_are_under_the_mouse(
+    browser: Browser, line: Path
+) -> None:
+    browser.open(line)
+    marks = "[...document.querySelectorAll('figure .still svg path[aria-label]')]"
+    tip = "document.querySelector('.tip')"
+    seen = set()
+    for start in ("slots = ", ""):
+        mark = f"{marks}.find(mark => /^{start or '[0-9.]+ to '}/.test(mark.getAttribute('aria-label')))"
+        for _ in range(2):  # the first time the page may scroll, which hides the tip
+            browser.hover(mark)
+        told = browser.run(f"[...{tip}.children].map(line => line.textContent).join('; ')")
+        assert told == browser.run(f"{mark}.getAttribute('aria-label')")
+        assert browser.run(f"{mark}.classList.contains('near')")
+        seen.add(told.split(" ")[0])
+    assert len(seen) == 2
+    browser.hover("document.querySelector('h1')")
+    assert browser.run(tip) is None
+    assert browser.run("document.querySelector('.near')") is None
+    assert browser.complaints == []

@@ -401,17 +401,61 @@ function showTip(button, cell, metric) {
     lines.push(cell.workloads);
     for (const verdict of cell.verdicts) if (verdict.is !== "holds") lines.push(`${verdict.is}: ${verdict.claim}`);
   }
+  tell(lines, button.getBoundingClientRect());
+  button.setAttribute("aria-describedby", "tip");
+}
+
+function tell(lines, box, beside = false) {
   tip.replaceChildren(...lines.map((line) => element("p", {}, line)));
   document.body.append(tip);
-  const [box, own] = [button.getBoundingClientRect(), tip.getBoundingClientRect()];
-  const left = Math.min(Math.max(4, box.left + box.width / 2 - own.width / 2), innerWidth - own.width - 4);
-  tip.style.left = `${left}px`;
-  tip.style.top = `${box.top - own.height - 8 > 0 ? box.top - own.height - 8 : box.bottom + 8}px`;
-  button.setAttribute("aria-describedby", "tip");
+  const own = tip.getBoundingClientRect();
+  const right = box.right + 12 + own.width < innerWidth ? box.right + 12 : box.left - own.width - 12;
+  const left = beside ? right : box.left + box.width / 2 - own.width / 2;
+  const above = box.top - own.height - 8 > 0 ? box.top - own.height - 8 : box.bottom + 8;
+  tip.style.left = `${Math.max(4, Math.min(left, innerWidth - own.width - 4))}px`;
+  tip.style.top = `${beside ? Math.max(4, box.top - own.height / 2) : above}px`;
 }
 
 function hideTip() {
   tip.remove();
+}
+
+// Still pictures: the point or bar nearest to the pointer tells what it is, with those of other lines above and below.
+
+const NEAR = 28; // pixels
+
+function tellsMarks(picture) {
+  const marks = [...picture.querySelectorAll("path[aria-label]")];
+  const leave = () => {
+    marks.forEach((mark) => mark.classList.remove("near"));
+    hideTip();
+  };
+  const point = (event) => {
+    const boxes = marks.map((mark) => mark.getBoundingClientRect());
+    const far = boxes.map((box) => away(box, event));
+    const nearest = far.indexOf(Math.min(...far));
+    leave();
+    if (far[nearest] > NEAR) return;
+    const middle = (box) => box.left + box.width / 2;
+    const shown = marks.filter((_, place) => Math.abs(middle(boxes[place]) - middle(boxes[nearest])) < 1);
+    shown.forEach((mark) => mark.classList.add("near"));
+    shown.sort((a, b) => a.getBoundingClientRect().top - b.getBoundingClientRect().top);
+    tell(together(shown.map((mark) => mark.getAttribute("aria-label"))), boxes[nearest], true);
+  };
+  if (!marks.length) return;
+  for (const shows of ["pointermove", "pointerdown"]) picture.addEventListener(shows, point);
+  picture.addEventListener("pointerleave", leave);
+}
+
+function together(labels) {
+  const [head] = labels[0].split("; ");
+  const all = labels.every((label) => label.startsWith(`${head}; `));
+  return all ? [head, ...labels.map((label) => label.slice(head.length + 2))] : labels;
+}
+
+function away(box, { clientX, clientY }) {
+  const beside = Math.max(box.left - clientX, 0, clientX - box.right);
+  return Math.hypot(beside, Math.max(box.top - clientY, 0, clientY - box.bottom));
 }
 
 addThemeButton();
@@ -420,4 +464,5 @@ const cellTable = document.querySelector("#cells table.rows");
 if (told.cells.length > 5) addFilter(cellTable);
 addOpeners(cellTable);
 document.querySelectorAll("figure.tiles").forEach(heatMap);
+document.querySelectorAll("figure .still svg").forEach(tellsMarks);
 document.addEventListener("scroll", hideTip, { passive: true, capture: true });

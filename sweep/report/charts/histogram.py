@@ -53,7 +53,8 @@ def bars(values: Values, meets: npt.NDArray[np.bool_], edges: Values) -> pl.Data
     place = {"x": edges[:-1], "x2": edges[1:]}
     lower = pl.DataFrame({**place, "from": 0 * within, "to": within, "count": within, "meets": True})
     upper = pl.DataFrame({**place, "from": within, "to": within + without, "count": without, "meets": False})
-    return pl.concat([lower, upper]).filter(pl.col("count") > 0)
+    told = pl.format("{} to {}: {}", *(pl.col(end).map_elements(number, pl.String) for end in ("x", "x2")), "count")
+    return pl.concat([lower, upper]).filter(pl.col("count") > 0).with_columns(told=told)
 
 
 def _histogram(frame: pl.DataFrame, metric: str, domain: Sequence[float], top: int) -> Chart:
@@ -66,6 +67,7 @@ def _histogram(frame: pl.DataFrame, metric: str, domain: Sequence[float], top: i
         y=alt.Y("from:Q", title="workloads", scale=height, axis=alt.Axis(tickCount=5, tickMinStep=1)),
         y2="to:Q",
         color=alt.condition("datum.meets", alt.value(BLUE), alt.value(GREY)),
+        description="told:N",
         tooltip=[alt.Tooltip("x:Q", title="from"), alt.Tooltip("x2:Q", title="to"), alt.Tooltip("count:Q")],
     )
 
