@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference import drawn_word
 
 from sweep.model.arrival_patterns import AtOnce, Bursts, Gaps, Phases, Times
 from sweep.model.arrivals import arrival_s, observed, think_times, unit_gaps
-from sweep.model.distributions import Uniform
 from sweep.model.lengths import look_up_of
+from sweep.model.listed import Uniform
 from sweep.model.lockstep import ARRIVALS, draw_lengths
-from sweep.model.uniforms import uniforms
+from sweep.model.uniforms import BURSTS, uniforms
 
 PATTERNS = [
     Gaps("exponential"),
@@ -32,6 +33,12 @@ every_pattern = pytest.mark.parametrize("pattern", PATTERNS, ids=str)
 def test_uniforms_are_the_words_that_lengths_are_drawn_from() -> None:
     lengths = draw_lengths(look_up_of(Uniform(low=0, high=1023)), 2**40 + 37, 2**33 + 5, 3, 21, ARRIVALS)
     assert (np.floor(uniforms(2**40 + 37, ARRIVALS, 2**33 + 5, 3, 21) * 1024) == lengths).all()
+
+
+def test_uniforms_are_midpoints_of_the_words_of_a_literal_generator() -> None:
+    seed, replicate, start = 2**63 + 37, 2**40 + 5, 6
+    words = [[drawn_word(seed, BURSTS, replicate + row, start + place) for place in range(21)] for row in range(3)]
+    assert (uniforms(seed, BURSTS, replicate, 3, 21, start) == (np.array(words) + 0.5) / 2**32).all()
 
 
 def test_uniforms_do_not_depend_on_the_piece_they_are_drawn_in() -> None:

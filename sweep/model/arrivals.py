@@ -18,6 +18,7 @@ from sweep.model.uniforms import BURSTS, uniforms
 
 F64 = NDArray[np.float64]
 
+MOST_IN_CACHE = 2**16  # arrivals drawn at a time: fresh memory costs more than a logarithm
 MORE_BURSTS = 64  # drawn at a time until they reach past the last arrival
 
 
@@ -35,32 +36,45 @@ def arrival_s(pattern: Pattern, rate_per_s: float | None, seed: int, first: int,
             scale = 1.0 if rate_per_s is None else own_rate_per_s(seconds) / rate_per_s
             return np.tile(times * scale, (count, 1))
     assert rate_per_s is not None
+    times, most = np.empty((count, requests)), max(1, MOST_IN_CACHE // requests)
+    for row in range(0, count, most):
+        some = min(most, count - row)
+        times[row : row + some] = _drawn_s(pattern, rate_per_s, seed, first + row, some, requests)
+    return times
+
+
+def _drawn_s(
+    pattern: Gaps | Phases | Bursts, rate_per_s: float, seed: int, first: int, count: int, requests: int
+) -> F64:
     u = uniforms(seed, ARRIVALS, first, count, requests)
     if isinstance(pattern, Gaps):
-        sums = np.cumsum(unit_gaps(pattern, u), axis=1) / rate_per_s
+        gaps = unit_gaps(pattern, u)
+        sums = np.cumsum(gaps, axis=1, out=gaps)
+        sums /= rate_per_s
     else:
-        sums = np.cumsum(-np.log1p(-u), axis=1)
+        sums = np.cumsum(_exponential(u), axis=1)
         for row in range(count):
             sums[row] = _through_rate(pattern, rate_per_s, sums[row], seed, first + row)
-    return sums - sums[:, :1]
+    sums -= sums[:, :1].copy()
+    return sums
 
 
 def unit_gaps(gaps: Gaps, u: F64) -> F64:
     """Gaps of mean 1 at these quantiles."""
     match gaps.kind:
         case "exponential":
-            return -np.log1p(-u)
+            return _exponential(u)
         case "gamma":
             shape = gaps.cv**-2
             return np.asarray(gammaincinv(shape, u) / shape, np.float64)
         case "weibull":
             inverse = _inverse_weibull_shape(gaps.cv)
-            return np.asarray((-np.log1p(-u)) ** inverse / math.exp(gammaln(1 + inverse)), np.float64)
+            return np.asarray(_exponential(u) ** inverse / math.exp(gammaln(1 + inverse)), np.float64)
 
 
 def think_times(mean_s: float, seed: int, first: int, count: int, requests: int) -> F64:
     """Exponential times that a client takes after each request before its next one, (count, requests)."""
-    return -np.log1p(-uniforms(seed, ARRIVALS, first, count, requests)) * mean_s
+    return _exponential(uniforms(seed, ARRIVALS, first, count, requests)) * mean_s
 
 
 def own_rate_per_s(seconds: tuple[float, ...]) -> float:
@@ -76,6 +90,12 @@ def observed(arrivals: F64) -> tuple[F64, F64]:
     mean = gaps.mean(axis=1)
     mean[mean == 0] = np.nan
     return 1 / mean, gaps.std(axis=1) / mean
+
+
+def _exponential(u: F64) -> F64:
+    """Exponential numbers of mean 1 at these quantiles."""
+    numbers = np.negative(u)
+    return np.negative(np.log1p(numbers, out=numbers), out=numbers)
 
 
 def _inverse_weibull_shape(cv: float) -> float:
@@ -113,7 +133,7 @@ def _burst_line(bursts: Bursts, rate_per_s: float, total: float, seed: int, repl
     off_s = bursts.on_s * (1 - bursts.on_share) / bursts.on_share
     drawn = MORE_BURSTS
     while True:
-        spells = -np.log1p(-uniforms(seed, BURSTS, replicate, 1, 2 * drawn)[0].reshape(drawn, 2))
+        spells = _exponential(uniforms(seed, BURSTS, replicate, 1, 2 * drawn)).reshape(drawn, 2)
         lengths = (spells * np.array([bursts.on_s, off_s])).ravel()
         totals = np.concatenate([[0.0], np.cumsum(lengths * np.tile([on_rate, 0.0], drawn))])
         if totals[-1] > total:

@@ -74,7 +74,9 @@ def _in_whole_steps(step_time: StepTime, requests: Requests, max_wait: float = 0
     """Arrivals as `queues` takes them; None if it does not apply, or times would be too large to be exact."""
     if requests.clients > 0 or (requests.rank != requests.rank.flat[0]).any():
         return None
-    arrival = np.broadcast_to(in_units(requests.arrival_s, step_time), requests.output.shape)
+    arrival = in_units(requests.arrival_s, step_time)
+    if arrival.shape != requests.output.shape:
+        arrival = np.broadcast_to(arrival, requests.output.shape).copy()
     last = arrival[:, -1].max(initial=0) + float(requests.output.sum(axis=1).max(initial=0)) + max_wait
     return arrival if last < MOST_EXACT else None
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from sweep.model.compiled import kernel
 
-LANES = np.uintp(128)
+LANES = np.uintp(32)
 TILE = np.uintp(32)  # requests that are put into lanes at a time
 
 _ZERO, _ONE, _TWO, _THREE, _FOUR = (np.uintp(number) for number in range(5))
@@ -66,8 +66,15 @@ def static_waits(arrival: F64, output: I64, slots: int, max_wait: int) -> Waited
 def held_steps(arrival: F64, wait: Array, output: I64, start: F64, end: F64) -> F64:
     """Steps in which slots are held from `start` to `end`, (workloads,), by requests that wait so long."""
     held = np.zeros(len(output))
-    _held(*_of_one_kind(arrival, output), wait, start, end, held)
+    _held(*_of_one_kind(arrival, output), wait, np.ascontiguousarray(start), np.ascontiguousarray(end), held)
     return held
+
+
+def seconds_to_tokens(wait: Array, output: I64, first: int, unit_s: float, *, last: bool) -> F64:
+    """Seconds from arrival to the first or to the last token of requests `first` and on; nan without output."""
+    seconds = np.empty((len(output), output.shape[1] - first))
+    _seconds_to_tokens(wait, np.require(output, np.int64, ["C", "W"]), np.uint64(first), unit_s, last, seconds)
+    return seconds
 
 
 def _of_one_kind(arrival: F64, output: I64) -> tuple[F64, I64]:
@@ -361,3 +368,12 @@ def _held(arrivals, outputs, waits, starts, ends, held):
             here = arrival[request] + wait[request]
             total += max(0.0, min(here + output[request], end) - max(here, start))
         held[row] = total
+
+
+@kernel
+def _seconds_to_tokens(waits, outputs, first, unit_s, last, seconds):
+    for row in range(seconds.shape[0]):
+        wait, output = waits[row, first:], outputs[row, first:]
+        for request in range(seconds.shape[1]):
+            steps = np.float64(wait[request]) + (np.float64(output[request]) if last else 1.0)
+            seconds[row, request] = steps * unit_s if output[request] > 0 else np.nan

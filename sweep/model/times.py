@@ -50,6 +50,11 @@ class Times(NamedTuple):
         """When each workload is done, (workloads,)."""
         return np.asarray(np.fmax.reduce(self.finish, axis=1))
 
+    def of(self, rows: slice) -> "Times":
+        """Those of some of the workloads."""
+        moments = (self.arrival[rows], self.start[rows], self.first[rows], self.finish[rows])
+        return Times(*moments, self.steps[rows], self.unit_s)
+
 
 class Waits(NamedTuple):
     """The same where all steps take `unit_s`, and prompts no time: then all follows from how many steps a request waits
@@ -78,6 +83,11 @@ class Waits(NamedTuple):
         """Its last token; where there is no output, its start."""
         return np.asarray(self.start + self.output)
 
+    def of(self, rows: slice) -> "Waits":
+        """Those of some of the workloads."""
+        arrival, wait, output = self.arrival[rows], self.wait[rows], self.output[rows]
+        return Waits(arrival, wait, output, self.steps[rows], self.over[rows], self.unit_s)
+
 
 AnyTimes = Times | Waits
 
@@ -89,4 +99,6 @@ def in_units(seconds: F64, step_time: StepTime) -> F64:
     """
     if not isinstance(step_time, Constant):
         return np.asarray(seconds, np.float64)
-    return np.asarray(np.ceil(seconds / step_time.step_s * _ALMOST), np.float64)
+    steps = np.asarray(seconds / step_time.step_s)
+    steps *= _ALMOST
+    return np.ceil(steps, out=steps)

@@ -8,15 +8,15 @@ numbers are used for.
 import numpy as np
 from numpy.typing import NDArray
 
+from sweep.model.compiled import kernel
+
 F64 = NDArray[np.float64]
-U64 = NDArray[np.uint64]
 
 BURSTS, PREDICTIONS, CLASSES = 4, 5, 6  # streams beside those of `lockstep`, which has 0 to 3
 
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
-_MULTIPLIERS = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
-_INCREMENTS = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
-_ROUNDS = 10
+_M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+_W0, _W1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
 
 
 def uniforms(seed: int, stream: int, first: int, count: int, numbers: int, start: int = 0) -> F64:
@@ -24,21 +24,39 @@ def uniforms(seed: int, stream: int, first: int, count: int, numbers: int, start
 
     They are the midpoints of 2^32 equal parts, so neither 0 nor 1 is among them.
     """
-    blocks = np.arange(start // 4, (start + numbers + 3) // 4, dtype=np.uint64)
-    replicates = np.arange(first, first + count, dtype=np.uint64)[:, None]
-    zeros = np.zeros((count, blocks.size), np.uint64)
-    counter = (zeros + np.uint64(stream), zeros + (replicates & _LOW), zeros + (replicates >> _HALF), zeros + blocks)
-    words = np.stack(_philox(counter, np.uint64(seed & 0xFFFFFFFF), np.uint64(seed >> 32)), axis=2)
-    kept = words.reshape(count, -1)[:, start % 4 : start % 4 + numbers]
-    return (kept.astype(np.float64) + 0.5) / 2.0**32
+    block, end = start // 4, (start + numbers + 3) // 4
+    drawn = np.empty((count, 4 * (end - block)), np.float64)
+    key = np.uint64(seed & 0xFFFFFFFF), np.uint64(seed >> 32)
+    _draw(*key, np.uint64(stream), np.uint64(first), np.uint64(block), drawn)
+    return np.ascontiguousarray(drawn[:, start % 4 : start % 4 + numbers])
 
 
-def _philox(counter: tuple[U64, U64, U64, U64], key0: np.uint64, key1: np.uint64) -> tuple[U64, U64, U64, U64]:
-    """Four words of 32 bits for each counter, in uint64."""
-    c0, c1, c2, c3 = counter
-    for _ in range(_ROUNDS):
-        product0, product1 = _MULTIPLIERS[0] * c0, _MULTIPLIERS[1] * c2
-        c0, c2 = (product1 >> _HALF) ^ c1 ^ key0, (product0 >> _HALF) ^ c3 ^ key1
-        c1, c3 = product1 & _LOW, product0 & _LOW
-        key0, key1 = (key0 + _INCREMENTS[0]) & _LOW, (key1 + _INCREMENTS[1]) & _LOW
-    return c0, c1, c2, c3
+@kernel
+def _draw(key0, key1, stream, first, start, drawn):
+    """Fills each row with the numbers of a replicate, four to a block."""
+    for row in range(np.uint64(drawn.shape[0])):
+        replicate = first + np.uint64(row)
+        low, high, numbers = replicate & _LOW, replicate >> _HALF, drawn[row]
+        for block in range(np.uintp(drawn.shape[1]) // np.uintp(4)):
+            four = _philox(stream, low, high, start + np.uint64(block), key0, key1)
+            at = block * np.uintp(4)
+            numbers[at] = _midpoint(four[0])
+            numbers[at + np.uintp(1)] = _midpoint(four[1])
+            numbers[at + np.uintp(2)] = _midpoint(four[2])
+            numbers[at + np.uintp(3)] = _midpoint(four[3])
+
+
+@kernel
+def _philox(counter0, counter1, counter2, counter3, key0, key1):
+    """Four words of 32 bits for a counter, each in a uint64."""
+    for _ in range(10):
+        product0, product1 = _M0 * counter0, _M1 * counter2
+        counter0, counter2 = (product1 >> _HALF) ^ counter1 ^ key0, (product0 >> _HALF) ^ counter3 ^ key1
+        counter1, counter3 = product1 & _LOW, product0 & _LOW
+        key0, key1 = (key0 + _W0) & _LOW, (key1 + _W1) & _LOW
+    return counter0, counter1, counter2, counter3
+
+
+@kernel
+def _midpoint(word):
+    return (np.float64(word) + 0.5) / 4294967296.0

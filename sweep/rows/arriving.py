@@ -15,6 +15,7 @@ from sweep.grid import Cell, Chunk, Point
 from sweep.metrics import OF_SLO_RATE, TIMED
 from sweep.model.arrivals import observed, think_times
 from sweep.model.policies import Workloads
+from sweep.model.queues import LANES
 from sweep.model.steptime import Constant
 from sweep.model.times import AnyTimes, Requests
 from sweep.model.uniforms import CLASSES, PREDICTIONS, uniforms
@@ -30,12 +31,13 @@ I64 = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 Array = NDArray[Any]
 
-MOST_DRAWN = 2**19  # requests simulated at a time: some 100 MB with all that becomes of them
+MOST_DRAWN = 2**17  # requests simulated at a time: what becomes of them mostly stays in the cache
 HALVINGS = 14
 RATES = 2.0**-10, 2.0**2  # between which the largest rate is sought, relative to the capacity
 
-# A request costs so much whatever its length where steps are equal, and more where each step is looked at.
-REQUEST_NS, STEPPED_REQUEST_NS = 500.0, 3_000.0
+# What a request costs, whatever its length, where it is simulated in lanes, and for each rate that is tried for an SLO;
+# where equal steps are taken in another order or by clients; and where each step is looked at.
+LANES_NS, RATE_NS, REQUEST_NS, STEPPED_REQUEST_NS = 50.0, 20.0, 400.0, 3_000.0
 SERVED_REQUEST_NS, STEPPED_SERVED_REQUEST_NS = 2_000.0, 6_000.0  # with memory, or a token budget
 
 
@@ -53,22 +55,27 @@ def timed_columns(chunk: Chunk, cells: Sequence[Cell]) -> dict[str, Array]:
 def timed_ns(cell: Cell, measure: Sequence[str]) -> float:
     """About how long a request takes on a cell's server; fixed, since the boundaries of chunks follow from it."""
     assert cell.timing is not None
+    rates = (HALVINGS + 2) * len(set(measure) & set(OF_SLO_RATE))
     equal = isinstance(cell.timing.step_time, Constant)
-    once = REQUEST_NS if equal else STEPPED_REQUEST_NS
     if cell.rules is not None:
-        once = SERVED_REQUEST_NS if equal else STEPPED_SERVED_REQUEST_NS
-    return once * (1 + HALVINGS * len(set(measure) & set(OF_SLO_RATE)))
+        return (SERVED_REQUEST_NS if equal else STEPPED_SERVED_REQUEST_NS) * (1 + rates)
+    if not equal:
+        return STEPPED_REQUEST_NS * (1 + rates)
+    if cell.timing.order != "first_come" or cell.timing.rate_per_s is None:
+        return REQUEST_NS * (1 + rates)
+    return LANES_NS + RATE_NS * rates
 
 
 def _pieces(chunk: Chunk) -> Iterator[tuple[int, int]]:
-    """First replicate and number of those that are simulated together."""
+    """First replicate and number of those that are simulated together: whole blocks of lanes, if so many can be."""
     most = max(1, MOST_DRAWN // chunk.point.workload.requests)
+    most -= most % int(LANES) if most > LANES else 0
     for first in range(chunk.first, chunk.stop, most):
         yield first, min(most, chunk.stop - first)
 
 
 def _drawn(point: Point, first: int, count: int) -> Workloads:
-    """What is the same for all cells; without prompts, but on the server model, they are of no tokens."""
+    """What is the same for all cells; without prompts, but on the server model, they are of no tokens, said once."""
     workload = point.workload
     assert workload.demand is not None
     if workload.demand.prompts or any(cell.rules is not None for cell in point.cells):
@@ -127,7 +134,7 @@ def _requests(point: Point, timing: Timing, work: Workloads, first: int, count: 
 
 
 def _ranks(point: Point, timing: Timing, output: I64, first: int, count: int) -> F64:
-    """Who goes first: the lower rank; equal ranks go by arrival."""
+    """Who goes first: the lower rank; equal ranks go by arrival, and one for all stands once."""
     workload = point.workload
     assert workload.demand is not None
     number = partial(uniforms, workload.seed, first=first, count=count, numbers=workload.requests)
@@ -141,7 +148,7 @@ def _ranks(point: Point, timing: Timing, output: I64, first: int, count: int) ->
         shares = np.array(workload.demand.priorities)
         bounds = np.cumsum(shares)[:-1] / shares.sum()
         return np.searchsorted(bounds, number(stream=CLASSES), side="right").astype(np.float64)
-    return np.zeros(output.shape)
+    return np.zeros((1, 1))
 
 
 def _largest_rate(

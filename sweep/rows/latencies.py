@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from sweep.model.queues import held_steps
+from sweep.model.queues import held_steps, seconds_to_tokens
 from sweep.model.times import AnyTimes, Times, Waits
 from sweep.study.arrival_spec import SloSpec
 
@@ -29,6 +29,7 @@ Latency = Literal["wait", "ttft", "tpot", "e2e"]
 
 LATENCIES: tuple[Latency, ...] = get_args(Latency)
 PERCENTS = (50, 90, 95, 99)
+MOST_IN_CACHE = 2**16  # requests whose latencies are looked at together: fresh memory costs more than arithmetic
 BEYOND = 5  # requests that must lie beyond a percentile for it to be said
 
 
@@ -42,7 +43,16 @@ class Window(NamedTuple):
 def latency_columns(
     scheduler: str, times: AnyTimes, output: I64, window: Window, slo: SloSpec | None, wanted: set[str]
 ) -> dict[str, Array]:
-    """The wanted ones of a scheduler's means, percentiles and shares."""
+    """The wanted ones of a scheduler's means, percentiles and shares, found for a few workloads at a time."""
+    most = max(1, MOST_IN_CACHE // output.shape[1])
+    groups = [slice(first, first + most) for first in range(0, len(output), most)]
+    found = [_columns_of(scheduler, times.of(rows), output[rows], window, slo, wanted) for rows in groups]
+    return {name: np.concatenate([columns[name] for columns in found]) for name in found[0]}
+
+
+def _columns_of(
+    scheduler: str, times: AnyTimes, output: I64, window: Window, slo: SloSpec | None, wanted: set[str]
+) -> dict[str, Array]:
     found: dict[str, Array] = {}
     for metric in LATENCIES:
         names = {part: f"{scheduler}_{metric}_{part}_s" for part in ("mean", *map("p{}".format, PERCENTS))}
@@ -68,16 +78,13 @@ def latency_s(metric: Latency, times: AnyTimes, output: I64, window: Window) -> 
     """One latency of the requests that count, (workloads, counted), in seconds; nan where undefined."""
     tokens, unit_s = output[:, window.first :], times.unit_s
     if isinstance(times, Waits):
-        wait = times.wait[:, window.first :]
         match metric:
             case "wait":
-                return _in_seconds(wait, unit_s)
-            case "ttft":
-                return _where(tokens > 0, _in_seconds(wait + wait.dtype.type(1), unit_s))
+                return np.multiply(times.wait[:, window.first :], unit_s, dtype=np.float64)
             case "tpot":
                 return np.where(tokens > 1, unit_s, np.nan)
-            case "e2e":
-                return _where(tokens > 0, _in_seconds(np.add(wait, tokens, dtype=np.float64), unit_s))
+            case "ttft" | "e2e":
+                return seconds_to_tokens(times.wait, output, window.first, unit_s, last=metric == "e2e")
     arrival, first, finish = (moments[:, window.first :] for moments in (times.arrival, times.first, times.finish))
     match metric:
         case "wait":
@@ -165,17 +172,6 @@ def _may_refuse(times: AnyTimes) -> bool:
     return isinstance(times, Times)
 
 
-def _in_seconds(steps: Array, unit_s: float) -> F64:
-    return np.multiply(steps, unit_s, dtype=np.float64)
-
-
-def _where(defined: Flags, values: F64) -> F64:
-    """The values where they are defined, else nan; put where they are, since most are."""
-    if not defined.all():
-        values[~defined] = np.nan
-    return values
-
-
 def mean_of(values: F64) -> F64:
     """The mean of the defined values of each row; nan where there is none."""
     defined = np.isfinite(values)
@@ -187,13 +183,12 @@ def percentiles(values: F64, percents: Sequence[int]) -> list[F64]:
     """Percentiles of the defined values of each row, linear between neighbours; nan where too few lie beyond."""
     ordered = np.sort(values, axis=1)  # nan last
     counts = np.count_nonzero(np.isfinite(values), axis=1)
-    found = []
+    rows, found = np.arange(len(values)), []
     for percent in percents:
         place = (counts - 1) * percent / 100
         low = np.clip(np.floor(place).astype(np.int64), 0, None)
         high = np.minimum(low + 1, np.maximum(counts - 1, 0))
-        ends = (np.take_along_axis(ordered, at[:, None], axis=1)[:, 0] for at in (low, high))
-        lower, upper = ends
+        lower, upper = ordered[rows, low], ordered[rows, high]
         said = counts * (100 - percent) >= 100 * BEYOND
         found.append(np.where(said, lower + (upper - lower) * (place - low), np.nan))
     return found
