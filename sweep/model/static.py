@@ -224,7 +224,7 @@ def group_after_group(
                 wanted += set_aside(prompt[request], most_output, context, capacity)
                 joined += 1
             # start: the group, by rank, as far as there are places and the next one fits
-            places = members = reserved = prompt_tokens = longest = 0
+            places = members = reserved = 0
             while places < slots and waits > 0:
                 request = line[0]
                 needed = set_aside(prompt[request], most_output, context, capacity)
@@ -237,48 +237,64 @@ def group_after_group(
                 if output[request] > 0:
                     who[members] = request
                     members += 1
-                    prompt_tokens += prompt[request]
-                    longest = max(longest, output[request])
                 elif clients > 0:
                     away = put_time(thinking, away, now + think[request])
             wanted -= reserved
             done += places
-            # prompts: a budget a step, one behind the other; a chunk reads what is computed of its prompt before it
-            place = before = 0
-            for computed in range(0, prompt_tokens, token_budget):
-                while before + prompt[who[place]] <= computed:
-                    before += prompt[who[place]]
-                    place += 1
-                now += step_seconds_at(code, 0, computed - before, min(token_budget, prompt_tokens - computed))
-            # step: until the longest is done; who has its answer leaves the batch, unless it is padded
-            batch = kv_tokens = 0
-            next_end = NEVER
-            for place in range(members):
-                request = who[place]
-                first[request] = finish[request] = now
-                if padded or output[request] > 1:
-                    batch += 1
-                    kv_tokens += prompt[request]
-                if output[request] > 1:
-                    next_end = min(next_end, output[request])
-            for token in range(2, longest + 1):
-                kv_tokens += batch
-                now += step_seconds_at(code, batch, kv_tokens, 0)
-                if token == next_end:
-                    next_end = NEVER
-                    for place in range(members):
-                        request = who[place]
-                        if output[request] == token:
-                            finish[request] = now
-                            if not padded:
-                                batch -= 1
-                                kv_tokens -= prompt[request] + token - 1
-                        elif output[request] > token:
-                            next_end = min(next_end, output[request])
-            steps[row] += group_steps(prompt_tokens, longest, token_budget)
+            # serve: until the longest is done
+            now, ran = serve_group(code, who[:members], prompt, output, token_budget, padded, now, first, finish)
+            steps[row] += ran
             if clients > 0:
                 for place in range(members):
                     away = put_time(thinking, away, finish[who[place]] + think[who[place]])
+
+
+@kernel
+def serve_group(
+    code: F64,
+    group: I64,
+    prompt: I64,
+    output: I64,
+    token_budget: int,
+    padded: bool,
+    now: float,
+    first: F64,
+    finish: F64,
+) -> tuple[float, int]:
+    """The clock when a group is done that starts now, and its steps; writes when its members speak and end."""
+    batch, longest = group.size, output[group].max() if group.size > 0 else 0
+    kv_tokens = prompt_tokens = prompt[group].sum()
+    # prompts: one behind the other, a budget a step; a chunk reads what is computed of its prompt before it
+    place = before = 0
+    for computed in range(0, prompt_tokens, token_budget):
+        while before + prompt[group[place]] <= computed:
+            before += prompt[group[place]]
+            place += 1
+        now += step_seconds_at(code, 0, computed - before, min(token_budget, prompt_tokens - computed))
+    # step: until the longest is done; equal steps are taken together
+    next_end, equal = 1, code[0] == CONSTANT
+    for request in group:
+        first[request] = now
+        finish[request] = now + (output[request] - 1) * code[1] if equal else now
+    if equal:
+        now += max(0, longest - 1) * code[1]
+    for token in range(2, 2 if equal else longest + 1):
+        # retire: who has ended has the answer and leaves the batch, unless it is padded; the place stays empty
+        if token - 1 == next_end:
+            next_end = NEVER
+            for request in group:
+                if output[request] >= token:
+                    next_end = min(next_end, output[request])
+                elif output[request] == token - 1:
+                    finish[request] = now
+                    batch -= 0 if padded else 1
+                    kv_tokens -= 0 if padded else prompt[request] + token - 2
+        kv_tokens += batch
+        now += step_seconds_at(code, batch, kv_tokens, 0)
+    for request in group:
+        if not equal and output[request] == longest:
+            finish[request] = now
+    return now, group_steps(prompt_tokens, longest, token_budget)
 
 
 @kernel
