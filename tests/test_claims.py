@@ -64,8 +64,60 @@ def test_a_percentile_is_judged_by_its_order_statistics(tmp_path: Path) -> None:
 
 def test_a_percentile_of_too_few_workloads_is_undecided(tmp_path: Path) -> None:
     found = judge(tmp_path, MULTIPLES[:50], at_least=1, of={"percentile": 5})
-    assert (found.verdict, found.ci_low, found.ci_high) == ("undecided", None, None)
+    assert (found.verdict, found.ci_low) == ("undecided", None)
     assert found.estimate is not None
+    one = judge(tmp_path / "one", MULTIPLES[:1], at_least=9, of={"percentile": 5})
+    assert (one.verdict, one.ci_low, one.ci_high) == ("undecided", None, None)
+
+
+@pytest.mark.parametrize(
+    ("p", "bound", "verdict"),
+    [
+        (5, {"at_least": 5}, "fails"),
+        (5, {"at_most": 5}, "holds"),
+        (5, {"between": [5, 9]}, "fails"),
+        (5, {"at_least": 3}, "undecided"),
+        (5, {"at_most": 4}, "undecided"),
+        (5, {"between": [0, 9]}, "undecided"),
+        (95, {"at_most": 4.5}, "fails"),
+        (95, {"at_least": 4.5}, "holds"),
+        (95, {"between": [1, 4.5]}, "fails"),
+        (95, {"at_most": 6}, "undecided"),
+    ],
+)
+def test_the_one_end_that_few_workloads_give_a_percentile_settles_what_it_can(
+    tmp_path: Path, p: int, bound: dict[str, Any], verdict: str
+) -> None:
+    few = MULTIPLES[:30]
+    found = judge(tmp_path, few, **bound, of={"percentile": p})
+    ordered = np.sort(few)
+    # of 30 workloads 5 and more lie below the 5th percentile in 1.6 % of cases, and none in 21 %
+    ends = (None, ordered[4]) if p == 5 else (ordered[-5], None)
+    assert (found.verdict, found.ci_low, found.ci_high) == (verdict, *ends)
+    assert found.interval_needs == 72
+    said = verdict_estimate(found)
+    assert f"({'at most' if p == 5 else 'at least'} {ends[p == 5]:.2f})" in said
+    assert "an interval takes 72 workloads" in said
+
+
+def test_of_sums_the_one_end_settles_the_same(tmp_path: Path) -> None:
+    claims = [
+        {"text": "at least", "metric": "multiple", "at_least": bound, "of": {"percentile": 5}} for bound in (1, 2, 9)
+    ]
+    document = {
+        "replicates": 40,
+        "workload": {"requests": 100, "output": {"distribution": "geometric", "mean": 50}},
+        "server": {"slots": 8},
+        "claims": claims,
+    }
+    rows, sums = (
+        sweep.run(parse_study(document, "x"), tmp_path / keep, keep=keep, report=False).check()
+        for keep in ("rows", "summary")
+    )
+    assert [found.verdict for found in sums] == [found.verdict for found in rows] == ["undecided", "undecided", "fails"]
+    for one, other in zip(rows, sums, strict=True):
+        assert other.ci_low is one.ci_low is None
+        assert 0 <= other.ci_high - one.ci_high <= 0.01  # a place of the grid
 
 
 def test_every_fails_at_one_counter_example_and_names_it(tmp_path: Path) -> None:

@@ -2,7 +2,14 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from sweep.report.intervals import percentile_interval, percentile_needs, percentile_ranks, ratio_of_means
+from sweep.report.intervals import (
+    end_needs,
+    percentile_ends,
+    percentile_interval,
+    percentile_needs,
+    percentile_ranks,
+    ratio_of_means,
+)
 
 
 @pytest.mark.parametrize(("p", "confidence"), [(5, 0.95), (50, 0.95), (95, 0.95), (99, 0.95), (0.1, 0.9), (50, 0.5)])
@@ -14,6 +21,24 @@ def test_the_number_needed_is_the_first_with_an_interval(p, confidence):
 
 def test_the_5th_percentile_needs_72_workloads():
     assert (percentile_needs(5), percentile_needs(50), percentile_needs(95)) == (72, 6, 72)
+
+
+@pytest.mark.parametrize("p", [0.1, 5, 50, 90, 95])
+def test_the_number_that_an_end_needs_is_the_first_with_it(p):
+    for end, needed in enumerate(end_needs(p)):
+        assert percentile_ends(np.arange(needed), p)[end] is not None
+        assert percentile_ends(np.arange(needed - 1), p)[end] is None
+
+
+@pytest.mark.parametrize("n", [2, 6, 30, 71, 72, 1_000])
+@pytest.mark.parametrize("p", [5, 50, 95])
+def test_an_end_is_passed_by_its_percentile_in_at_most_the_half_of_what_an_interval_may_miss(n, p):
+    low, high = percentile_ranks(n, p)
+    below = scipy.stats.binom(n, p / 100)  # how many values lie below the percentile
+    if low is not None:
+        assert below.cdf(low - 1) <= 0.025  # the value of rank `low` is above it
+    if high is not None:
+        assert below.sf(high - 1) <= 0.025
 
 
 @pytest.mark.parametrize("n", [72, 100, 1_000])

@@ -158,10 +158,10 @@ def test_an_interval_from_places_encloses_that_of_the_values(thousandths, p):
     places, counts = np.unique(places_of(values), return_counts=True)
     ranked = percentile(Tally(len(values), {}, 0, dict(zip(places.tolist(), counts.tolist(), strict=True))), p)
     exact = percentile_interval(values, p)
-    assert (ranked.interval is None) == (exact is None)
+    assert (None in ranked.ends) == (exact is None)
     assert ranked.value == pytest.approx(np.percentile(values, p), abs=1 / LINES)
     if exact:
-        assert ranked.interval[0] <= exact[0] <= exact[1] <= ranked.interval[1]
+        assert ranked.ends[0] <= exact[0] <= exact[1] <= ranked.ends[1]
 
 
 # ---- the folder

@@ -2,7 +2,8 @@
 
 A claim bounds a metric, and says of what: the mean over workloads, a percentile, a share of the workloads, or every
 one. All four become an interval that is set against the bounds: inside, the claim holds; outside, it fails; across
-an edge, more workloads are needed and it is undecided.
+an edge, more workloads are needed and it is undecided. Few workloads give a percentile one end of an interval and not
+the other; where that end settles a claim, it is settled.
 
 A claim with `minus` is on the difference to another cell, taken workload by workload: both meet the same ones.
 
@@ -19,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sweep.report import tallied
-from sweep.report.intervals import percentile_needs
+from sweep.report.intervals import Ends, percentile_ends, percentile_needs
 from sweep.report.needed import mean_decides, percentile_decides, share_decides
 from sweep.report.stats import (
     NO_VALUES,
@@ -30,7 +31,6 @@ from sweep.report.stats import (
     defined,
     estimates,
     mean_interval,
-    percentile_interval,
     wilson,
 )
 from sweep.results import Store
@@ -107,27 +107,26 @@ def verdict(claim: Mapping[str, Any], cell: Mapping[str, Any], column: Column) -
     low, high = bounds(claim)
     of = claim["of"]
     met = int(((column.values >= low) & (column.values <= high)).sum())
-    estimate, interval = _estimate(of, column.values, met)
+    estimate, ends = _estimate(of, column.values, met)
     share, share_interval = _share(met, len(column.values))
     if of == "every":
         outcome = (FAILS if share < 1 else HOLDS) if share is not None else UNDECIDED
     elif isinstance(of, dict) and "share" in of:
-        outcome = _outcome(interval, of["share"], math.inf)
+        outcome = _outcome(ends, of["share"], math.inf)
     else:
-        outcome = _outcome(interval, low, high)
-    ci_low, ci_high = interval or (None, None)
+        outcome = _outcome(ends, low, high)
     share_low, share_high = share_interval or (None, None)
     needed = _decides(of, column.values, met, low, high) if outcome == UNDECIDED else None
     return Verdict(
         replicates_needed=max(needed, len(column.values) + 1) if needed is not None else None,
-        interval_needs=_interval_needs(of) if interval is None and len(column.values) else None,
+        interval_needs=_interval_needs(of) if None in ends and len(column.values) else None,
         text=claim["text"],
         metric=claim["metric"],
         cell=cell["cell"],
         verdict=outcome,
         estimate=estimate,
-        ci_low=ci_low,
-        ci_high=ci_high,
+        ci_low=ends[0],
+        ci_high=ends[1],
         worst_replicates=_worst(column, low, high, counts_undefined=_is_of_workloads(of)),
         axes=dict(cell["axes"]),
         replicates=len(column.values),
@@ -146,16 +145,15 @@ def verdict_of_sums(claim: Mapping[str, Any], cell: Mapping[str, Any], tally: Ta
     (low, high), of, metric = bounds(claim), claim["of"], claim["metric"]
     within = tallied.met(tally, metric, low, high)
     share, share_interval = tallied.share_interval(tally, within)
-    estimate, interval = _estimate_of_sums(of, tally, metric, (share, share_interval))
+    estimate, ends = _estimate_of_sums(of, tally, metric, (share, share_interval or (None, None)))
     if of == "every":
         known = within.least == tally.replicates or within.most < tally.replicates
         outcome = (HOLDS if within.least == tally.replicates else FAILS) if known else UNDECIDED
     elif _is_of_workloads(of):
-        outcome = _outcome(share_interval, of["share"], math.inf)
+        outcome = _outcome(ends, of["share"], math.inf)
     else:
-        outcome = _outcome(interval, low, high)
+        outcome = _outcome(ends, low, high)
     unknown = estimate is None and tally.sums[metric].n > 0
-    ci_low, ci_high = interval or (None, None)
     share_low, share_high = share_interval or (None, None)
     return Verdict(
         text=claim["text"],
@@ -163,8 +161,8 @@ def verdict_of_sums(claim: Mapping[str, Any], cell: Mapping[str, Any], tally: Ta
         cell=cell["cell"],
         verdict=outcome,
         estimate=estimate,
-        ci_low=ci_low,
-        ci_high=ci_high,
+        ci_low=ends[0],
+        ci_high=ends[1],
         worst_replicates=tallied.worst(tally, metric, low, high),
         axes=dict(cell["axes"]),
         replicates=tally.replicates,
@@ -256,30 +254,31 @@ def _is_of_workloads(of: Any) -> bool:
     return of == "every" or (isinstance(of, dict) and "share" in of)
 
 
-def _estimate(of: Any, values: Values, met: int) -> tuple[float | None, Interval | None]:
-    """What the claim speaks of, with its 95 % interval: t, Wilson, or order statistics."""
+def _estimate(of: Any, values: Values, met: int) -> tuple[float | None, Ends]:
+    """What the claim speaks of, with the ends of its 95 % interval: t, Wilson, or order statistics."""
     if _is_of_workloads(of):
-        return _share(met, len(values))
+        share, interval = _share(met, len(values))
+        return share, interval or (None, None)
     values = defined(values)
     if len(values) == 0:
-        return None, None
+        return None, (None, None)
     if of == "mean":
-        return estimates(values).mean, mean_interval(values)
+        return estimates(values).mean, mean_interval(values) or (None, None)
     p = of["percentile"]
-    return float(np.percentile(values, p)), percentile_interval(values, p)
+    return float(np.percentile(values, p)), percentile_ends(np.sort(values), p)
 
 
 def _estimate_of_sums(
-    of: Any, tally: Tally, metric: str, share: tuple[float | None, Interval | None]
-) -> tuple[float | None, Interval | None]:
+    of: Any, tally: Tally, metric: str, share: tuple[float | None, Ends]
+) -> tuple[float | None, Ends]:
     """What the claim speaks of as far as sums know it, with its 95 % interval, which is none too narrow."""
     if _is_of_workloads(of):
         return share
     if of == "mean":
         sums = tally.sums[metric]
-        return (sums.mean if sums.n else None), tallied.mean_interval(sums)
+        return (sums.mean if sums.n else None), tallied.mean_interval(sums) or (None, None)
     ranked = tallied.percentile(tally, of["percentile"]) if metric == "multiple" else None
-    return (ranked.value, ranked.interval) if ranked else (None, None)
+    return (ranked.value, ranked.ends) if ranked else (None, (None, None))
 
 
 def _share(met: int, n: int) -> tuple[float | None, Interval | None]:
@@ -304,12 +303,12 @@ def _interval_needs(of: Any) -> int:
     return 2 if of == "mean" else 1
 
 
-def _outcome(interval: Interval | None, low: float, high: float) -> str:
-    if interval is None:
-        return UNDECIDED
-    if low <= interval[0] and interval[1] <= high:
+def _outcome(ends: Ends, low: float, high: float) -> str:
+    """The verdict on bounds, one of which is finite, by an interval that is open where an end is withheld."""
+    least, most = -math.inf if ends[0] is None else ends[0], math.inf if ends[1] is None else ends[1]
+    if low <= least and most <= high:
         return HOLDS
-    return FAILS if interval[1] < low or interval[0] > high else UNDECIDED
+    return FAILS if most < low or least > high else UNDECIDED
 
 
 def _worst(column: Column, low: float, high: float, *, counts_undefined: bool) -> list[int]:

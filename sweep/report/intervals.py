@@ -1,6 +1,7 @@
 """Intervals for means, shares and percentiles, and how many workloads they need. Leaves out the estimates (`stats`).
 
 An interval that has too few values to keep its promise is withheld: None, and a function here says how many it takes.
+Each end of an interval is passed by the truth in half of the cases that it may miss, so an end says something alone.
 """
 
 import math
@@ -14,6 +15,7 @@ from scipy.special import bdtr, bdtrc, ndtri, stdtrit
 
 Values: TypeAlias = npt.NDArray[np.float64 | np.int64]
 Interval: TypeAlias = tuple[float, float]
+Ends: TypeAlias = tuple[float | None, float | None]  # of an interval, one of which may be withheld
 
 
 def mean_interval(values: Values, confidence: float = 0.95) -> Interval | None:
@@ -72,18 +74,27 @@ def percentile_interval(values: Values, p: float, confidence: float = 0.95) -> I
 
     None when even the smallest and the largest value are too few; see `percentile_needs`.
     """
-    return percentile_ends(np.sort(defined(values)), p, confidence)
+    return both(percentile_ends(np.sort(defined(values)), p, confidence))
 
 
-def percentile_ends(ordered: Values, p: float, confidence: float = 0.95) -> Interval | None:
-    """The same of values that are defined and in ascending order."""
-    ranks = percentile_ranks(len(ordered), p, confidence)
-    return None if ranks is None else (float(ordered[ranks[0] - 1]), float(ordered[ranks[1] - 1]))
+def percentile_ends(ordered: Values, p: float, confidence: float = 0.95) -> Ends:
+    """Each end by itself, of values that are defined and in ascending order; with few values one may be withheld.
+
+    The percentile lies below the one, or above the other, in at most (1 - confidence) / 2 of cases.
+    """
+    low, high = percentile_ranks(len(ordered), p, confidence)
+    return None if low is None else float(ordered[low - 1]), None if high is None else float(ordered[high - 1])
+
+
+def both(ends: Ends) -> Interval | None:
+    """The interval of two ends; None where one is withheld."""
+    low, high = ends
+    return None if low is None or high is None else (low, high)
 
 
 @lru_cache(maxsize=1024)  # the cells of a study have the same number of workloads
-def percentile_ranks(n: int, p: float, confidence: float = 0.95) -> tuple[int, int] | None:
-    """The ranks, from 1, of the values that enclose the p-th percentile of n.
+def percentile_ranks(n: int, p: float, confidence: float = 0.95) -> tuple[int | None, int | None]:
+    """The ranks, from 1, of the values that enclose the p-th percentile of n; None where no value is far enough out.
 
     The count of values at or below the percentile is binomial, so the ranks follow from its tails, at most
     (1 - confidence) / 2 each: the interval covers with at least `confidence`.
@@ -91,13 +102,19 @@ def percentile_ranks(n: int, p: float, confidence: float = 0.95) -> tuple[int, i
     share, tail = p / 100, (1 - confidence) / 2
     below = bisect_right(range(n), tail, key=lambda k: float(bdtr(k, n, share)))  # P(count <= below - 1) <= tail
     above = bisect_left(range(n), -tail, key=lambda k: -float(bdtrc(k, n, share)))  # P(count > above) <= tail
-    return None if below == 0 or above == n else (below, above + 1)
+    return below or None, above + 1 if above < n else None
 
 
 def percentile_needs(p: float, confidence: float = 0.95) -> int:
     """The fewest values with which the p-th percentile has an interval: all lie on one side of it rarely enough."""
+    return max(end_needs(p, confidence))
+
+
+def end_needs(p: float, confidence: float = 0.95) -> tuple[int, int]:
+    """The fewest values with which it has a lower end, since all lie above it rarely enough, and an upper one."""
     share, tail = p / 100, (1 - confidence) / 2
-    return max(math.ceil(math.log(tail) / math.log(chance)) for chance in (share, 1 - share))
+    low, high = (math.ceil(math.log(tail) / math.log(chance)) for chance in (1 - share, share))
+    return low, high
 
 
 def defined(values: Values) -> Values:

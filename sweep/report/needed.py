@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
-from sweep.report.intervals import Values, defined, mean_and_sd, percentile_needs
+from sweep.report.intervals import Values, defined, end_needs, mean_and_sd, percentile_needs
 
 ROUNDS = 8  # of a fixed point that settles within two
 
@@ -49,9 +49,8 @@ def percentile_decides(values: Values, p: float, low: float, high: float, confid
     They pass a bound when the share of workloads below it differs enough from p. None if never.
     """
     values, share = defined(values), p / 100
-    fewest = percentile_needs(p, confidence)
     if len(values) == 0:
-        return fewest
+        return percentile_needs(p, confidence)
     below = {edge: float((values < edge).mean() + (values == edge).mean() / 2) for edge in (low, high)}
 
     def passes(edge: float) -> float:
@@ -59,8 +58,14 @@ def percentile_decides(values: Values, p: float, low: float, high: float, confid
         # ranks are whole: the count has to be one further off than the normal approximation says
         return _z(confidence) ** 2 * share * (1 - share) / off**2 + 1 / off if off else math.inf
 
-    needed = _whole(_needed(float(np.percentile(values, p)), low, high, passes))
-    return None if needed is None else max(fewest, needed)
+    estimate = float(np.percentile(values, p))
+    needed = _whole(_needed(estimate, low, high, passes))
+    # A bound below is held from inside by the lower end and missed by the upper one; one above the other way round.
+    inside = low <= estimate <= high
+    takes_low = math.isfinite(low) if inside else estimate > high
+    takes_high = math.isfinite(high) if inside else estimate < low
+    lower, upper = end_needs(p, confidence)
+    return None if needed is None else max(needed, lower * takes_low, upper * takes_high)
 
 
 def _needed(estimate: float, low: float, high: float, passes: Callable[[float], float]) -> float:

@@ -19,6 +19,7 @@ from sweep.report.adjusted import Adjusted, Control, adjusted, controls
 from sweep.report.intervals import (
     Interval,
     Values,
+    both,
     defined,
     mean_and_sd,
     mean_interval,
@@ -277,7 +278,7 @@ def _percentile_intervals(values: Values) -> dict[str, float | None]:
     found: dict[str, float | None] = {}
     ordered = np.sort(defined(values))
     for p in PERCENTILES:
-        found[f"p{p:02}_ci_low"], found[f"p{p:02}_ci_high"] = percentile_ends(ordered, p) or (None, None)
+        found[f"p{p:02}_ci_low"], found[f"p{p:02}_ci_high"] = both(percentile_ends(ordered, p)) or (None, None)
     return found
 
 

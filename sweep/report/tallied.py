@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sweep.report.intervals import Interval, Values, percentile_ranks, t_interval, wilson
+from sweep.report.intervals import Ends, Interval, Values, both, percentile_ranks, t_interval, wilson
 from sweep.sums import Sums, Tally, bounds_of
 
 MOST_DRAWN = 1_000_000  # values that a chart is made from
@@ -21,10 +21,10 @@ TO_A_PLACE = "rows were not kept; what the sums tell is enough to decide"
 
 
 class Ranked(NamedTuple):
-    """A percentile of the multiple: its value to within a place of the grid, and an interval that is no narrower."""
+    """A percentile of the multiple: its value to within a place of the grid, and ends of an interval no narrower."""
 
     value: float
-    interval: Interval | None
+    ends: Ends
 
 
 class Met(NamedTuple):
@@ -44,7 +44,7 @@ def columns(tally: Tally) -> dict[str, float | int | None]:
         found |= {f"{metric}_{name}": value for name, value in named.items()}
     for p in (5, 50, 95):
         if ranked := percentile(tally, p):
-            low, high = ranked.interval or (None, None)
+            low, high = both(ranked.ends) or (None, None)
             found |= {f"multiple_p{p:02}": ranked.value}
             found |= {f"multiple_p{p:02}_ci_low": low, f"multiple_p{p:02}_ci_high": high}
     return found | _of_totals(tally)
@@ -75,8 +75,8 @@ def percentile(tally: Tally, p: float) -> Ranked | None:
     n, rank = counts[-1], (counts[-1] - 1) * p / 100
     low, high = (_middle(places[bisect_left(counts, math.floor(at) + 1)]) for at in (rank, math.ceil(rank)))
     ranks = percentile_ranks(n, p)
-    ends = [bounds_of(places[bisect_left(counts, at)]) for at in ranks or ()]
-    return Ranked(low + (high - low) * (rank % 1), (ends[0][0], ends[1][1]) if ends else None)
+    least, most = (None if at is None else bounds_of(places[bisect_left(counts, at)]) for at in ranks)
+    return Ranked(low + (high - low) * (rank % 1), (least and least[0], most and most[1]))
 
 
 def met(tally: Tally, metric: str, low: float, high: float) -> Met:

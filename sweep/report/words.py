@@ -199,16 +199,23 @@ def decimals_for(low: float, high: float) -> int | None:
 
 
 def with_interval(estimate: float | None, low: float | None, high: float | None, what: str = "") -> str:
-    """An estimate with its interval, such as "4.677 (4.668 to 4.686)"; alone where there is no interval.
+    """An estimate with its interval, such as "4.677 (4.668 to 4.686)"; alone where there is none, not even an end.
 
     what : the kind of interval, put before its ends.
     """
     if estimate is None:
         return "undefined"
     if low is None or high is None:
-        return number(estimate)
+        return number(estimate) + _one_end(low, high, what)
     decimals = decimals_for(low, high)
     return f"{number(estimate, decimals)} ({what}{number(low, decimals)} to {number(high, decimals)})"
+
+
+def _one_end(low: float | None, high: float | None, what: str) -> str:
+    """The end of an interval that is there; nothing where neither is."""
+    if high is not None:
+        return f" ({what}at most {number(high)})"
+    return "" if low is None else f" ({what}at least {number(low)})"
 
 
 def verdict_estimate(verdict: Verdict) -> str:
