@@ -2,10 +2,9 @@
 
     study.toml  manifest.json  replicates/*.parquet  cells.parquet  report.html  charts/
 
-A shard holds the rows of one chunk, or their sums in summaries/. It is written beside its name, flushed to disk and
-renamed, and says by itself whose it is and whether it is whole (`shards`). So a run that is killed loses what was in
-flight and nothing else: what the manifest does not name yet, or no longer, is found by itself. What a cell, a point and
-a claim are is in the manifest (`record`).
+A shard holds the rows of one chunk, or their sums in summaries/. It is written whole or not at all (`writing`) and says
+by itself whose it is (`shards`). So a run that is killed loses what was in flight and nothing else: what the manifest
+does not name yet, or no longer, is found by itself. What a cell, a point and a claim are is in the manifest (`record`).
 """
 
 import hashlib
@@ -20,7 +19,6 @@ from typing import Any, Self
 
 import numpy as np
 import polars as pl
-from filelock import FileLock, Timeout
 
 from sweep.errors import FolderError
 from sweep.record import NAME, DamagedManifestError, manifest_bytes, read_manifest, refuse_another_study
@@ -35,34 +33,9 @@ from sweep.shards import (
     shard_name,
     span_of,
 )
+from sweep.writing import lock_file, locked, said, write_whole
 
 ENTER_EVERY_S = 0.5  # at least, between two writings of the manifest while shards come in
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Writes a file so that a reader, or a crash at any moment, meets the old content or the new one, never a part."""
-    beside = path.with_name(f".{path.name}.part")
-    try:
-        with beside.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-        _flush_folder(path.parent)
-    except OSError as error:
-        with suppress(OSError):
-            beside.unlink(missing_ok=True)
-        raise FolderError(f"{path}: cannot be written: {error.strerror or error}; what was finished is kept") from error
-
-
-def _flush_folder(folder: Path) -> None:
-    """A rename survives a power cut only when its folder is flushed too. Windows cannot open folders, nor needs it."""
-    if os.name == "posix":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 class Store:
@@ -95,13 +68,13 @@ class Store:
 
         Raises FolderError where another run writes here, or where the folder holds a different study.
         """
-        lock = _locked(folder, FOLDERS[manifest.get("keep", "rows")])
+        lock = locked(folder, FOLDERS[manifest.get("keep", "rows")])
         try:
-            with _said(folder):
+            with said(folder):
                 if fresh:
                     _clear(folder)
                 store = cls(folder, {**manifest, "failures": [], "shards": _shards_before(folder, manifest)})
-                store._lock = _lock_file(folder).stat()
+                store._lock = lock_file(folder).stat()
                 store._sweep_up()
                 write_whole(folder / "study.toml", source.encode())
                 store.enter()
@@ -284,37 +257,9 @@ class Store:
     def _refuse_another_owner(self) -> None:
         """A folder that was removed, and perhaps made anew by another run, is not ours to write in."""
         with suppress(OSError):
-            if self._lock is None or os.path.samestat(self._lock, _lock_file(self.folder).stat()):
+            if self._lock is None or os.path.samestat(self._lock, lock_file(self.folder).stat()):
                 return
         raise FolderError(f"{self.folder}: was removed or replaced while this run was writing in it; run it again")
-
-
-def _lock_file(folder: Path) -> Path:
-    return folder / ".lock"
-
-
-def _locked(folder: Path, shards: str) -> FileLock:
-    """The lock of the folder, which is made where there is none; the system lets go of it when a run is killed."""
-    lock = FileLock(_lock_file(folder))
-    try:
-        with _said(folder):
-            (folder / shards).mkdir(parents=True, exist_ok=True)
-            lock.acquire(timeout=0)
-    except Timeout:
-        raise FolderError(f"{folder}: another run is writing here; wait for it, or choose another -o") from None
-    return lock
-
-
-@contextmanager
-def _said(folder: Path) -> Iterator[None]:
-    """What the system refuses inside, as a FolderError; a timeout of the lock is an OSError too, and passes."""
-    try:
-        yield
-    except Timeout:
-        raise
-    except (OSError, NotImplementedError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise FolderError(f"{folder}: cannot be written: {reason}") from error
 
 
 def _shards_before(folder: Path, manifest: dict[str, Any]) -> list[dict[str, Any]]:

@@ -12,7 +12,8 @@ from sweep.grid import Point
 from sweep.model.timeline import Bar, continuous_bars, static_bars
 from sweep.report.stats import columns_by_cell
 from sweep.report.words import main_cell
-from sweep.results import Store, write_whole
+from sweep.results import Store
+from sweep.writing import write_whole
 from sweep.rows.draws import outputs
 
 MOST_REQUESTS = 5_000  # more than a picture can show

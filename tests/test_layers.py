@@ -13,7 +13,7 @@ LAYERS = [  # a module, or a folder of them, imports only from its own line or o
     ["model"],
     ["study"],
     ["grid"],
-    ["record", "shards"],
+    ["record", "shards", "writing"],
     ["results", "sums"],
     ["manifest", "executors", "rows", "runner", "progress", "status", "verify"],
     ["report"],
@@ -25,6 +25,7 @@ FOLDERS = {"model", "study", "rows", "executors", "report", "commands"}
 NEVER = {
     "results": {"model", "study", "grid"},
     "shards": {"model", "study", "grid"},
+    "writing": {"model", "study", "grid"},
     "report": {"model", "study", "grid", "rows", "runner", "manifest"},
     "model": {"report", "results"},
 }

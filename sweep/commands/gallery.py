@@ -16,9 +16,10 @@ from sweep.errors import InputError
 from sweep.report.answer import sentence
 from sweep.report.claims import FAILS, HOLDS, UNDECIDED, Verdict
 from sweep.report.words import at, plural, verdict_estimate
-from sweep.results import Store, write_whole
+from sweep.results import Store
 from sweep.runner import Watch
 from sweep.study import Study, read_study
+from sweep.writing import write_whole
 
 PAGE, PICTURES = "README.md", "gallery"
 OUTCOMES = (HOLDS, FAILS, UNDECIDED)

@@ -29,10 +29,10 @@ from sweep.model.trace_files import Progress
 from sweep.model.trace_summary import Summary, figures, summarise
 from sweep.report.traffic import NAME as TRACE_FILE
 from sweep.report.words import number, with_interval
-from sweep.results import write_whole
 from sweep.study import Study, parse_study
 from sweep.tables import aligned
 from sweep.units import format_bytes
+from sweep.writing import write_whole
 
 SLOTS = (4, 8, 16, 32, 64, 128, 256)
 SLOTS_OF_JSON = (16, 64)

@@ -37,7 +37,8 @@ from sweep.report.refused import refused_text
 from sweep.report.stats import write_cells
 from sweep.report.traffic import traffic_figures
 from sweep.report.words import plural, precision_text
-from sweep.results import Store, write_whole
+from sweep.results import Store
+from sweep.writing import write_whole
 
 LONGEST_LINE = 400  # of the study's text, in letters; a little more is shown whole
 Pictures = Sequence[tuple[Figure, str]]  # each with its SVG

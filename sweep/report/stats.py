@@ -30,9 +30,10 @@ from sweep.report.intervals import (
     t_interval,
     wilson,
 )
-from sweep.results import Store, write_whole
+from sweep.results import Store
 from sweep.shards import metrics
 from sweep.sums import tallies
+from sweep.writing import write_whole
 
 __all__ = [
     "NO_VALUES",

@@ -16,7 +16,7 @@ import numpy as np
 import vl_convert
 
 from sweep.report.charts import png, svg
-from sweep.results import write_whole
+from sweep.writing import write_whole
 
 Chart: TypeAlias = alt.Chart | alt.LayerChart | alt.FacetChart
 
