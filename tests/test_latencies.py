@@ -408,7 +408,8 @@ def test_with_a_constant_step_seconds_are_steps_times_the_step_to_the_last_bit()
 def test_rows_do_not_depend_on_the_pieces_they_are_simulated_in(monkeypatch: pytest.MonkeyPatch) -> None:
     changes = {"measure": LATENCIES, "server": {"order": "shortest_first", "prediction_cv": 1.0}}
     whole = rows(run(**changes))
-    monkeypatch.setattr(arriving, "MOST_DRAWN", 400)  # two workloads at a time
+    monkeypatch.setattr(arriving, "MOST_SIMULATED", 400)  # two workloads at a time
+    monkeypatch.setattr(arriving, "MOST_DRAWN", 1000)  # and four are drawn
     assert rows(run(**changes)).equals(whole)
 
 

@@ -31,7 +31,8 @@ I64 = NDArray[np.int64]
 Flags = NDArray[np.bool_]
 Array = NDArray[Any]
 
-MOST_DRAWN = 2**17  # requests simulated at a time: what becomes of them mostly stays in the cache
+MOST_DRAWN = 2**19  # requests whose outputs are drawn at a time
+MOST_SIMULATED = 2**17  # and that are simulated at a time: what becomes of them mostly stays in the cache
 HALVINGS = 14
 RATES = 2.0**-10, 2.0**2  # between which the largest rate is sought, relative to the capacity
 
@@ -44,10 +45,9 @@ SERVED_REQUEST_NS, STEPPED_SERVED_REQUEST_NS = 2_000.0, 6_000.0  # with memory, 
 def timed_columns(chunk: Chunk, cells: Sequence[Cell]) -> dict[str, Array]:
     """Columns of all metrics that the point measures, a row for each cell and replicate in this order."""
     columns: list[list[dict[str, Array]]] = [[] for _ in cells]
-    for first, count in _pieces(chunk):
-        drawn = _drawn(chunk.point, first, count)
+    for first, work in _pieces(chunk):
         for place, cell in enumerate(cells):
-            columns[place].append(_columns(chunk.point, cell, drawn, first, count))
+            columns[place].append(_columns(chunk.point, cell, work, first))
     rows = [piece for pieces in columns for piece in pieces]
     return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
 
@@ -66,12 +66,25 @@ def timed_ns(cell: Cell, measure: Sequence[str]) -> float:
     return LANES_NS + RATE_NS * rates
 
 
-def _pieces(chunk: Chunk) -> Iterator[tuple[int, int]]:
-    """First replicate and number of those that are simulated together: whole blocks of lanes, if so many can be."""
-    most = max(1, MOST_DRAWN // chunk.point.workload.requests)
+def _pieces(chunk: Chunk) -> Iterator[tuple[int, Workloads]]:
+    """Workloads that are simulated together, and the first replicate: whole blocks of lanes, if so many can be.
+
+    Outputs are drawn for more of them at once, since `lockstep` has more lanes.
+    """
+    requests = chunk.point.workload.requests
+    most = max(1, MOST_SIMULATED // requests)
     most -= most % int(LANES) if most > LANES else 0
-    for first in range(chunk.first, chunk.stop, most):
-        yield first, min(most, chunk.stop - first)
+    drawn = most * max(1, MOST_DRAWN // (most * requests))
+    for start in range(chunk.first, chunk.stop, drawn):
+        work = _drawn(chunk.point, start, min(drawn, chunk.stop - start))
+        for first in range(0, len(work.outputs), most):
+            yield start + first, _some(work, slice(first, first + most))
+
+
+def _some(work: Workloads, rows: slice) -> Workloads:
+    """Some of the workloads; what is the same for all stays."""
+    prompts, groups = (array if len(array) == 1 else array[rows] for array in (work.prompts, work.groups))
+    return work._replace(prompts=prompts, outputs=work.outputs[rows], groups=groups)
 
 
 def _drawn(point: Point, first: int, count: int) -> Workloads:
@@ -84,8 +97,8 @@ def _drawn(point: Point, first: int, count: int) -> Workloads:
     return Workloads(np.zeros((1, 1), np.int64), output, np.zeros((1, 1), np.int64), 0)
 
 
-def _columns(point: Point, cell: Cell, work: Workloads, first: int, count: int) -> dict[str, Array]:
-    workload, timing = point.workload, cell.timing
+def _columns(point: Point, cell: Cell, work: Workloads, first: int) -> dict[str, Array]:
+    workload, timing, count = point.workload, cell.timing, len(work.outputs)
     assert workload.demand is not None
     assert timing is not None
     requests = _requests(point, timing, work, first, count)
