@@ -19,7 +19,9 @@ from sweep.progress import Silent, scheduled_requests
 from sweep.report.answer import sentence
 from sweep.report.boundary import Boundary, boundaries
 from sweep.report.claims import Verdict, check
-from sweep.report.stats import Interval, mean_intervals, summarise, write_cells
+from sweep.report.intervals import Interval
+from sweep.report.stats import mean_intervals
+from sweep.report.summary import summarise, write_cells
 from sweep.report.words import plural
 from sweep.results import Store
 from sweep.runner import Watch, chunks

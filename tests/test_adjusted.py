@@ -11,7 +11,7 @@ from folders import write_folder
 
 import sweep
 from sweep.report.adjusted import Adjusted, Control, adjusted
-from sweep.report.stats import summarise
+from sweep.report.summary import summarise
 from sweep.study import parse_study
 
 SMALL = {

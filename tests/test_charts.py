@@ -13,7 +13,7 @@ from sweep.report import charts
 from sweep.report.charts.curves import _apart, _log_ticks
 from sweep.report.charts.look import RED, SCHEDULER_COLORS
 from sweep.report.claims import check
-from sweep.report.stats import summarise
+from sweep.report.summary import summarise
 
 MULTIPLES = np.random.default_rng(5).normal(4.7, 0.4, 1_000).round(4)
 FIVE = claim(at_least=5, of={"share": 0.95}) | {"text": "continuous batching is at least 5x"}

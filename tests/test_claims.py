@@ -10,7 +10,8 @@ import sweep
 from sweep.commands.replay import workload_in
 from sweep.errors import InputError
 from sweep.report.claims import Verdict, as_json, check, difference, exit_status
-from sweep.report.stats import Column, mean_interval, percentile_interval, wilson
+from sweep.report.intervals import mean_interval, percentile_interval, wilson
+from sweep.report.stats import Column
 from sweep.report.terminal import replay_text
 from sweep.report.words import verdict_estimate
 from sweep.study import parse_study

@@ -15,7 +15,8 @@ from sweep.report.charts.approach import of_approach
 from sweep.report.explained import approach_frame, waterfall_figure
 from sweep.report.figures import figures
 from sweep.report.intervals import mean_interval
-from sweep.report.stats import _widen, estimates, summarise
+from sweep.report.stats import estimates
+from sweep.report.summary import _widen, summarise
 from sweep.study import parse_study
 
 AXES = {"lengths": ["alike", "unequal"], "slots": [4, 16]}

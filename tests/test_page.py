@@ -19,7 +19,7 @@ from sweep.report.claims import check
 from sweep.report.figures import figures
 from sweep.report.markup import claims_list, data_table
 from sweep.report.page import write_report
-from sweep.report.stats import summarise
+from sweep.report.summary import summarise
 from sweep.report.terminal import cells_text, summary_text
 from sweep.report.wishes import fitting_charts, wished
 from sweep.report.words import main_cell, number, percent, precision_text, share_with_interval, with_interval

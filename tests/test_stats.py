@@ -10,7 +10,9 @@ from folders import from_multiples, write_folder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweep.report.stats import estimates, exact_sum, mean_interval, percentile_interval, summarise, wilson
+from sweep.report.intervals import mean_interval, percentile_interval, wilson
+from sweep.report.stats import estimates, exact_sum
+from sweep.report.summary import summarise
 
 MULTIPLES = np.random.default_rng(5).normal(4.7, 0.4, 500).round(4)
 
@@ -141,5 +143,5 @@ def test_the_summary_is_the_same_however_many_metrics_are_read_at_a_time(
 ) -> None:
     store = write_folder(tmp_path, [from_multiples(MULTIPLES), from_multiples(MULTIPLES + 0.1)])
     expected = summarise(store)
-    monkeypatch.setattr("sweep.report.stats.MOST_READ", most)
+    monkeypatch.setattr("sweep.report.summary.MOST_READ", most)
     assert summarise(store).equals(expected)

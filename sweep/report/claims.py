@@ -20,19 +20,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sweep.report import tallied
-from sweep.report.intervals import Ends, percentile_ends, percentile_needs
-from sweep.report.needed import mean_decides, percentile_decides, share_decides
-from sweep.report.stats import (
-    NO_VALUES,
-    Column,
+from sweep.report.intervals import (
+    Ends,
     Interval,
     Values,
-    columns_by_cell,
     defined,
-    estimates,
     mean_interval,
+    percentile_ends,
+    percentile_needs,
     wilson,
 )
+from sweep.report.needed import mean_decides, percentile_decides, share_decides
+from sweep.report.stats import NO_VALUES, Column, columns_by_cell, estimates
 from sweep.results import Store
 from sweep.sums import Tally, tallies
 

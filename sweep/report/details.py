@@ -14,7 +14,8 @@ from sweep.report.charts.tiles import compact
 from sweep.report.claims import Verdict, bound_text, bounds
 from sweep.report.figures import claim_on
 from sweep.report.findings import THEORY, THEORY_NAMES, meets
-from sweep.report.stats import Values, values_to_draw
+from sweep.report.intervals import Values
+from sweep.report.stats import values_to_draw
 from sweep.report.words import (
     SHORT,
     at,

@@ -16,7 +16,8 @@ from sweep.report.charts.look import Chart
 from sweep.report.claims import FAILS, HOLDS, UNDECIDED, Verdict
 from sweep.report.explained import approach_figure, waterfall_figure
 from sweep.report.findings import THEORY
-from sweep.report.stats import NO_VALUES, Values, values_to_draw
+from sweep.report.intervals import Values
+from sweep.report.stats import NO_VALUES, values_to_draw
 from sweep.report.wishes import metrics_of, wished
 from sweep.report.words import at, axis_value, main_cell, number, plural, share_with_interval, with_interval
 from sweep.results import Store

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from sweep.report.claims import bound_text, bounds, condition
-from sweep.report.stats import Values, defined
+from sweep.report.intervals import Values, defined
 from sweep.report.words import SHORT, at, axis_value, metric_name, number, percent, plural
 
 THEORY = {"multiple": "limit_multiple", "static_steps": "exact_static_steps"}

@@ -34,7 +34,7 @@ from sweep.report.markup import (
     verdict_table,
 )
 from sweep.report.refused import refused_text
-from sweep.report.stats import write_cells
+from sweep.report.summary import write_cells
 from sweep.report.traffic import traffic_figures
 from sweep.report.words import plural, precision_text
 from sweep.results import Store

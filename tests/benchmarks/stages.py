@@ -22,7 +22,7 @@ from reference_study import REQUESTS, SEED, STUDY, grid_slots, look_up
 from sweep import read_study, run
 from sweep.grid import Chunk, points
 from sweep.model import lockstep
-from sweep.report.stats import summarise
+from sweep.report.summary import summarise
 from sweep.results import Store
 from sweep.runner import simulate
 

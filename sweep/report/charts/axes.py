@@ -5,7 +5,7 @@ import numpy as np
 import polars as pl
 
 from sweep.report.charts.look import MUTED, Chart
-from sweep.report.stats import Values
+from sweep.report.intervals import Values
 from sweep.report.words import axis_title, axis_value
 
 

@@ -13,7 +13,7 @@ from sweep.report import findings
 from sweep.report.charts.axes import clamp, nothing
 from sweep.report.charts.look import BLUE, GREY, HEIGHT, INK, PAPER, RED, WIDTH, Chart, styled
 from sweep.report.claims import bound_text, bounds
-from sweep.report.stats import Values, defined, mean_interval
+from sweep.report.intervals import Values, defined, mean_interval
 from sweep.report.words import decimals_for, metric_name, number, percent
 
 Claim = Mapping[str, Any]

@@ -13,7 +13,7 @@ from sweep.report.charts.axes import nothing
 from sweep.report.charts.histogram import bars, bin_edges, reach
 from sweep.report.charts.look import BLUE, GREY, INK, MUTED, PAPER, RED, WIDTH, Chart, styled
 from sweep.report.claims import bound_text, bounds
-from sweep.report.stats import Values, defined
+from sweep.report.intervals import Values, defined
 from sweep.report.words import axis_title, metric_name, number, percent
 
 Claim = Mapping[str, Any]
