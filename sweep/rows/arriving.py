@@ -38,7 +38,7 @@ RATES = 2.0**-10, 2.0**2  # between which the largest rate is sought, relative t
 
 # What a request costs, whatever its length, where it is simulated in lanes, and for each rate that is tried for an SLO;
 # where equal steps are taken in another order or by clients; and where each step is looked at.
-LANES_NS, RATE_NS, REQUEST_NS, STEPPED_REQUEST_NS = 50.0, 20.0, 400.0, 3_000.0
+LANES_NS, RATE_NS, REQUEST_NS, STEPPED_REQUEST_NS = 50.0, 10.0, 400.0, 3_000.0
 SERVED_REQUEST_NS, STEPPED_SERVED_REQUEST_NS = 2_000.0, 6_000.0  # with memory, or a token budget
 
 
