@@ -29,6 +29,7 @@ PLENTY = {"block_size": 16, "blocks": 10_000, "token_budget": 2048}
 def plain(served: Served) -> dict:
     """The run as lists and numbers, a mean of nothing as None."""
     run = {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in served._asdict().items()}
+    run.pop("seconds")
     if served.trace is not None:
         run["trace"] = {name: column.tolist() for name, column in served.trace._asdict().items()}
     return {name: None if isinstance(value, float) and math.isnan(value) else value for name, value in run.items()}

@@ -17,6 +17,7 @@ from sweep.model.arriving import continuous_times, static_times
 from sweep.model.policies import ServedTimes, Workloads, continuous_on, reservations, serve_on, static_on
 from sweep.model.roofline import Roofline
 from sweep.model.rules import NO_LIMIT, Rules
+from sweep.model.server import Served, serve
 from sweep.model.stepseconds import step_seconds
 from sweep.model.steptable import step_table
 from sweep.model.steptime import Affine, Constant
@@ -436,6 +437,71 @@ def test_a_lower_rank_that_fits_is_not_kept_waiting_by_one_that_does_not() -> No
     requests = coming([0, 1, 2], [9, 9, 2], [1, 2, 1], rank=[0, 1, 0])
     run = continuous(requests, LINE, kind="reserve", slots=3, cache_tokens=12, reserve="oracle")
     assert run.times.start[0, 2] < run.times.finish[0, 0] <= run.times.start[0, 1]
+
+
+def one_by_one(requests: Requests, step_time, **changes) -> Served:
+    """The first workload by `serve`, with every step."""
+    limits = rules(**changes)
+    blocks = {"block_size": limits.block_size, "blocks": min(limits.blocks, 10**6), "refill_delay": limits.refill_delay}
+    sizes = {"slots": limits.slots, "token_budget": limits.token_budget, "chunked_prefill": limits.chunked_prefill}
+    clock = {"arrival_s": requests.arrival_s[0], "step_time": step_time}
+    return serve(requests.prompt[0], requests.output[0], record=True, **clock, **blocks, **sizes)
+
+
+@quick
+@given(traffic(), servers(), st.sampled_from(ALL_KINDS))
+def test_serve_shows_the_steps_and_seconds_of_the_rows(requests, server, step_time) -> None:
+    server |= {"kind": "paged", "blocks": min(server["blocks"], 150)}
+    requests = requests._replace(clients=0, rank=np.zeros_like(requests.rank))
+    run, shown = continuous(requests, step_time, **server), one_by_one(requests, step_time, **server)
+    assert {"refused": shown.refused, "preemptions": shown.preemptions, "engine_steps": shown.engine_steps} == {
+        name: run.counters[name][0] for name in ("refused", "preemptions", "engine_steps")
+    }
+    spoke = run.served[0] & (requests.output[0] > 0)
+    assert shown.seconds is not None
+    for moments_s, column in zip(shown.seconds[:4], run.times[:4], strict=True):
+        np.testing.assert_array_equal(moments_s[spoke], column[0][spoke] * run.times.unit_s)
+    ends = shown.seconds.step_end_s
+    assert shown.seconds.makespan_s == max(ends, default=0)
+    if not isinstance(step_time, Constant):
+        assert shown.makespan_steps == shown.engine_steps == shown.trace.step.size
+        np.testing.assert_array_equal(ends[shown.first_token_step[spoke] - 1], shown.seconds.first_token_s[spoke])
+        np.testing.assert_array_equal(ends[shown.last_token_step[spoke] - 1], shown.seconds.last_token_s[spoke])
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ({"arrival_s": [0, 1]}, "arrival_s: needs a step_time; give one, or arrival_step"),
+        (
+            {"arrival_step": [0, 1], "step_time": LINE},
+            "arrival_step: goes with equal steps, and without arrival_s; give one of them",
+        ),
+        (
+            {"arrival_step": [0, 1], "arrival_s": [0, 1], "step_time": UNIT},
+            "arrival_step: goes with equal steps, and without arrival_s; give one of them",
+        ),
+        (
+            {"arrival_s": [0, -1], "step_time": LINE},
+            "arrival_s: must be seconds from 0 to 1e+09, one for each request",
+        ),
+        (
+            {"arrival_s": [0, "x"], "step_time": LINE},
+            "arrival_s: must be seconds from 0 to 1e+09, one for each request",
+        ),
+        ({"arrival_s": [0], "step_time": LINE}, "arrival_s: must be seconds from 0 to 1e+09, one for each request"),
+        ({"step_time": Constant(0.0)}, "step time: must be above 0 seconds, got 0.0"),
+        ({"step_time": 0.02}, "step_time: must be a Constant, an Affine, a Roofline or a StepTable, got 0.02"),
+        (
+            {"step_time": step_table("decoding.csv", HEADER + ROWS)},
+            "step_time: has no rows of prompts alone, and this server computes prompts; add some",
+        ),
+    ],
+)
+def test_a_clock_that_cannot_be_is_refused(given, line) -> None:
+    with pytest.raises(InputError) as refusal:
+        serve([3, 3], [2, 3], slots=2, block_size=4, blocks=9, token_budget=8, **given)
+    assert list(refusal.value.lines) == [line]
 
 
 def test_step_times_that_know_no_prompts_are_refused() -> None:

@@ -16,10 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sweep.errors import InputError
+from sweep.errors import InputError, SweepError
 from sweep.model.compiled import kernel
 from sweep.model.rules import NO_LIMIT
-from sweep.model.steptime import AFFINE, CONSTANT, ROOFLINE, Constant, packed
+from sweep.model.steptime import AFFINE, CONSTANT, ROOFLINE, Constant, StepTime, computes_prompts, packed
+from sweep.model.times import in_units
 
 I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
@@ -27,6 +28,7 @@ Flags = npt.NDArray[np.bool_]
 
 MOST_TOKENS = 10_000_000  # of a prompt or an output: sums over the steps of a run stay far inside int64
 MOST_STEPS = 2**52  # of an arrival: the clock is a float64 and counts whole steps exactly
+MOST_SECONDS = 1e9  # of an arrival: some thirty years, and a float64 still tells a tenth of a microsecond
 NEVER = 2**62  # a step that is not reached
 
 COUNTERS = (  # of `serve_workloads`, in this order; sums are over engine steps
@@ -63,11 +65,23 @@ class Trace(NamedTuple):
     cached_tokens: I64  # in the blocks in use, those of a shared block once
 
 
+class Seconds(NamedTuple):
+    """When it all was, in seconds of the clock that arrivals are on; nan where there was no such moment."""
+
+    arrival_s: F64  # (requests,)
+    start_s: F64  # (requests,), the beginning of the first step that ran it
+    first_token_s: F64  # (requests,)
+    last_token_s: F64  # (requests,)
+    makespan_s: float
+    step_end_s: F64 | None = None  # (engine_steps,), with `record`
+
+
 class Served(NamedTuple):
     """What a server did with a workload.
 
     Engine steps are steps that ran at least one token; step k runs from clock k - 1 to clock k, and steps skipped
-    because nobody was there count in `makespan_steps` alone. Means are over engine steps, nan if there are none.
+    because nobody was there count in `makespan_steps` alone. Where steps take different times none is skipped, and step
+    k is the k-th engine step. Means are over engine steps, nan if there are none.
     `scheduled_tokens` = prompts and outputs of the requests served, less one token each (the last is never computed)
     + `recomputed_tokens` - both kinds of prefix hits.
     """
@@ -92,6 +106,7 @@ class Served(NamedTuple):
     preemption_events: I64 | None = None  # (preemptions, 2): step, request
     trace: Trace | None = None
     schedule: list[list[list[int]]] | None = None  # for each engine step [request, tokens], in the order of planning
+    seconds: Seconds | None = None  # where a step time was given
 
 
 class Requests(NamedTuple):
@@ -157,6 +172,8 @@ class Run(NamedTuple):
     preempted: I64
     come: F64  # arrivals, those of clients as they came about
     admitted: F64  # at the beginning of the first step
+    first_step: I64  # the engine step of the first token, 0 where there was none
+    last_step: I64
 
 
 def serve(
@@ -164,6 +181,7 @@ def serve(
     output_tokens: npt.ArrayLike,
     *,
     arrival_step: npt.ArrayLike | None = None,
+    arrival_s: npt.ArrayLike | None = None,
     prefix_tokens: npt.ArrayLike | None = None,
     prefix_group: npt.ArrayLike | None = None,
     slots: int,
@@ -174,12 +192,15 @@ def serve(
     chunked_prefill: bool = True,
     refill_delay: int = 0,
     reserve_tokens: npt.ArrayLike | None = None,
+    step_time: StepTime | None = None,
     record: bool = False,
 ) -> Served:
     """What a server does with these requests, step by step, all counters exact.
 
     prompt_tokens, output_tokens : (requests,) whole numbers; a request without output takes no step.
     arrival_step : (requests,) a request with arrival a can run from step a + 1 on; by default all wait at 0.
+    arrival_s : (requests,) arrivals in seconds, where there is a step time; those between two equal steps wait for the
+        second one.
     prefix_tokens, prefix_group : (requests,) the first `prefix_tokens` of the prompt are the same text in all requests
         of that group; all other text is a request's own.
     slots, blocks, token_budget : the most requests running, blocks of `block_size` tokens, and tokens in a step.
@@ -188,6 +209,7 @@ def serve(
         occupies its place and its blocks during the next step, unless it would be an empty one.
     reserve_tokens : (requests,) tokens set aside for each request from its admission to its end, in place of blocks as
         they fill: nobody is preempted. It goes with block_size = 1, so that `blocks` are tokens.
+    step_time : what a step takes, to have `seconds` too.
     record : also give events, trace and schedule.
 
     A request that needs more blocks than there are, or without chunked prefill could not come back from a preemption
@@ -197,22 +219,73 @@ def serve(
     policy = _policy(faults, slots, block_size, blocks, token_budget, prefix_caching, chunked_prefill, refill_delay)
     work = _requests(faults, prompt_tokens, output_tokens, arrival_step, prefix_tokens, prefix_group)
     reserved = _reserved(faults, work, policy, reserve_tokens)
+    arrival = _arrivals_on(faults, step_time, arrival_s, arrival_step, work)
     if faults:
         raise InputError(*faults)
-    how = (reserved, *_first_come(), *policy, _equal_steps(1.0))
-    run = serve_one(*(*work, *how, *_log(0, 0, 0, 0)))
-    served = _served(run)
+    unit = step_time if step_time is not None and not isinstance(step_time, Constant) else Constant(1.0)
+    how = (reserved, *_first_come(), *policy, packed(unit).copy())
+    given = work._replace(arrival=arrival)
+    run = serve_one(*(*given, *how, *_log(0, 0, 0, 0)))
+    served = _served(run, step_time)
     if not record:
         return served
     log = _log(run.engine_steps, run.sum_batch, run.served + run.preemptions, run.preemptions)
-    serve_one(*(*work, *how, *log))  # the first run has said how much there is to write
-    return _recorded(served, log)
+    serve_one(*(*given, *how, *log))  # the first run has said how much there is to write
+    return _recorded(served, log, step_time)
 
 
-def _served(run: Run) -> Served:
+def _arrivals_on(
+    faults: list[str],
+    step_time: StepTime | None,
+    arrival_s: npt.ArrayLike | None,
+    arrival_step: npt.ArrayLike | None,
+    work: Requests,
+) -> F64:
+    """Arrivals on the clock of the kernel: in steps, or in seconds where steps take different times."""
+    if step_time is not None:
+        faults.extend(_faults_of(step_time))
+    if arrival_step is not None and (arrival_s is not None or not isinstance(step_time, Constant | None)):
+        faults.append("arrival_step: goes with equal steps, and without arrival_s; give one of them")
+    if arrival_s is None:
+        return work.arrival
+    if step_time is None or faults:
+        faults += [] if step_time else ["arrival_s: needs a step_time; give one, or arrival_step"]
+        return work.arrival
+    try:
+        seconds = np.array(arrival_s, np.float64)
+    except (TypeError, ValueError):
+        seconds = np.full(1, np.nan)
+    most_s = min(MOST_SECONDS, MOST_STEPS * step_time.step_s) if isinstance(step_time, Constant) else MOST_SECONDS
+    if seconds.shape != work.prompt.shape or not ((seconds >= 0) & (seconds <= most_s)).all():
+        faults.append(f"arrival_s: must be seconds from 0 to {most_s:.0e}, one for each request")
+        return work.arrival
+    return in_units(seconds, step_time)
+
+
+def _faults_of(step_time: StepTime) -> list[str]:
+    if not isinstance(step_time, StepTime):
+        return [f"step_time: must be a Constant, an Affine, a Roofline or a StepTable, got {step_time!r}"]
+    try:
+        packed(step_time)
+    except SweepError as error:
+        return list(error.lines)
+    known = computes_prompts(step_time)
+    return [] if known else ["step_time: has no rows of prompts alone, and this server computes prompts; add some"]
+
+
+def _served(run: Run, step_time: StepTime | None) -> Served:
+    equal = isinstance(step_time, Constant | None)
+    unit_s = step_time.step_s if isinstance(step_time, Constant) else 1.0
+    seconds = Seconds(
+        run.come * unit_s,
+        run.admitted * unit_s,
+        run.first_token * unit_s,
+        run.last_token * unit_s,
+        run.makespan * unit_s,
+    )
     return Served(
         engine_steps=run.engine_steps,
-        makespan_steps=int(run.makespan),
+        makespan_steps=int(run.makespan) if equal else run.engine_steps,
         preemptions=run.preemptions,
         scheduled_tokens=run.scheduled_tokens,
         recomputed_tokens=run.recomputed_tokens,
@@ -224,14 +297,18 @@ def _served(run: Run) -> Served:
         mean_cached_tokens=run.sum_cached / run.engine_steps if run.engine_steps else float("nan"),
         prefix_hit_tokens_first=run.hits_first,
         prefix_hit_tokens_resumed=run.hits_resumed,
-        first_token_step=np.nan_to_num(run.first_token).astype(np.int64),
-        last_token_step=np.nan_to_num(run.last_token).astype(np.int64),
+        first_token_step=np.nan_to_num(run.first_token).astype(np.int64) if equal else run.first_step,
+        last_token_step=np.nan_to_num(run.last_token).astype(np.int64) if equal else run.last_step,
         preemptions_per_request=run.preempted,
+        seconds=None if step_time is None else seconds,
     )
 
 
-def _recorded(served: Served, log: Log) -> Served:
+def _recorded(served: Served, log: Log, step_time: StepTime | None) -> Served:
     batch, tokens, blocks, step, cached = np.ascontiguousarray(log.steps.T).astype(np.int64)
+    end = log.steps[:, 3] * (step_time.step_s if isinstance(step_time, Constant) else 1.0)
+    if not isinstance(step_time, Constant | None):
+        step = np.arange(1, batch.size + 1)
     for events in (log.admissions, log.preemptions):  # from the count of engine steps to the number of the step
         events[:, 0] = step[events[:, 0] - 1]
     ends = np.cumsum(batch)
@@ -241,6 +318,7 @@ def _recorded(served: Served, log: Log) -> Served:
         preemption_events=log.preemptions,
         trace=Trace(batch, tokens, blocks, step, cached),
         schedule=schedule,
+        seconds=served.seconds and served.seconds._replace(step_end_s=end),
     )
 
 
@@ -626,6 +704,8 @@ def serve_one(
     admitted = np.full(requests, np.nan)
     first_token = np.full(requests, np.nan)
     last_token = np.full(requests, np.nan)
+    first_step = np.zeros(requests, np.int64)
+    last_step = np.zeros(requests, np.int64)
     preempted = np.zeros(requests, np.int64)
     # Waiting: the preempted, next one on top, then queue[joined:] as they arrive. All the preempted have a place,
     # since nobody new is admitted before them. With ranks those who have come stand in a heap between the two.
@@ -807,6 +887,7 @@ def serve_one(
             next_end = min(next_end, ends[decoding])
             if known[i] == prompt[i]:
                 first_token[i] = clock
+                first_step[i] = steps
             decoding += 1
 
         # leap: if all decode and nobody can come, the steps are alike until one ends, lacks a block or arrives
@@ -877,6 +958,7 @@ def serve_one(
                 if r < decoding and ends[r] == steps:
                     takers[phase[r]] -= int(paging)
                     last_token[i] = clock
+                    last_step[i] = steps
                     finished += 1
                     if closed:
                         away = put_time(thinking, away, clock + think[i])
@@ -907,7 +989,8 @@ def serve_one(
         hits_first,
         hits_resumed,
     )
-    return Run(steps, clock, fits.sum(), refused, *counts, first_token, last_token, preempted, come, admitted)
+    moments = (first_token, last_token, preempted, come, admitted, first_step, last_step)
+    return Run(steps, clock, fits.sum(), refused, *counts, *moments)
 
 
 @kernel
