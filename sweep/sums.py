@@ -4,6 +4,7 @@ Counts are summed as whole numbers without rounding. Of the other metrics each c
 deviations from it, which are joined in the order of the chunks (Chan, Golub and LeVeque, 1983), so that the same study
 gives the same figures on any machine. The multiple also has a histogram on a grid of hundredths that is the same for
 every study; a value on the grid is told from those between two of its lines, so a share is exact for such a bound.
+How each metric goes along with those whose expectation may be known is kept too, for means that luck is taken out of.
 How a chunk is summed is in `summing`; this side is read without a compiler.
 """
 
@@ -17,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from sweep.errors import FolderError
 from sweep.metrics import COUNTS
 from sweep.results import Store
 from sweep.shards import metrics
@@ -26,6 +28,7 @@ _End: TypeAlias = tuple[float, int]  # an extreme value, and the replicate that 
 
 LINES = 100  # of the grid in one unit of the multiple
 HALF = 2**62  # a whole number beyond 64 bits stands in two columns: high * 2^62 + low
+CONTROLS = ("output_tokens", "static_steps")  # counts whose expectation theory may know
 
 
 class Sums(NamedTuple):
@@ -55,12 +58,22 @@ class Sums(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """All that is known of one cell. `places` are those of the multiple on the grid, with the workloads in each."""
+    """All that is known of one cell. `places` are those of the multiple on the grid, with the workloads in each.
+
+    together : of a metric and a control, the sum of products of their deviations from the mean; None where the metric
+    is undefined in some workload.
+    """
 
     replicates: int
     sums: dict[str, Sums]
     product: int  # sum of static x continuous steps
     places: dict[int, int]
+    together: dict[tuple[str, str], float | None]
+
+
+def controls_of(metric: str) -> tuple[str, ...]:
+    """The controls that a metric is kept together with; of two controls one is enough."""
+    return CONTROLS[: CONTROLS.index(metric)] if metric in CONTROLS else CONTROLS
 
 
 def summary_schema(measure: Sequence[str]) -> dict[str, Any]:
@@ -74,6 +87,7 @@ def summary_schema(measure: Sequence[str]) -> dict[str, Any]:
         halves = [f"{name}_{half}" for name in ("sum", "squares") for half in ("high", "low")]
         schema |= {f"{metric}_{name}": pl.Int64 for name in halves} if count else {}
         schema |= {} if count else {f"{metric}_{name}": pl.Float64 for name in ("mean", "deviations")}
+        schema |= {f"{metric}_with_{control}": pl.Float64 for control in controls_of(metric)}
     schema |= {"steps_product_high": pl.Int64, "steps_product_low": pl.Int64}
     return schema | {"multiple_places": pl.List(pl.Int64), "multiple_counts": pl.List(pl.Int64)}
 
@@ -85,7 +99,10 @@ def tallies(store: Store, point: int) -> dict[int, Tally]:
     for span in store.spans_of(point):
         if span.stop > wanted:  # of a run with more replicates, and a sum cannot be cut
             continue
-        for row in pl.read_parquet(store.path_of(span), glob=False).iter_rows(named=True):
+        shard = pl.read_parquet(store.path_of(span), glob=False)
+        if shard.columns != list(summary_schema(store.manifest["measure"])):
+            raise FolderError(f"{store.folder}: holds sums of an earlier version; run the study again with --fresh")
+        for row in shard.iter_rows(named=True):
             if row["cell"] not in failed:
                 tally = _read(row, store.manifest["measure"])
                 found[row["cell"]] = _joined(found[row["cell"]], tally) if row["cell"] in found else tally
@@ -115,7 +132,9 @@ def _whole(row: Mapping[str, Any], name: str) -> int:
 def _read(row: Mapping[str, Any], measure: Sequence[str]) -> Tally:
     sums = {metric: _sums(row, metric) for metric in metrics(measure)}
     places = dict(zip(row["multiple_places"], row["multiple_counts"], strict=True))
-    return Tally(row["replicates"], sums, _whole(row, "steps_product"), places)
+    pairs = ((metric, control) for metric in sums for control in controls_of(metric))
+    together = {pair: row["_with_".join(pair)] for pair in pairs}
+    return Tally(row["replicates"], sums, _whole(row, "steps_product"), places, together)
 
 
 def _sums(row: Mapping[str, Any], metric: str) -> Sums:
@@ -137,7 +156,16 @@ def _joined(a: Tally, b: Tally) -> Tally:
     places = Counter(a.places)
     places.update(b.places)
     sums = {metric: _joined_sums(a.sums[metric], b.sums[metric]) for metric in a.sums}
-    return Tally(a.replicates + b.replicates, sums, a.product + b.product, dict(places))
+    together = {pair: _joined_products(a, b, *pair) for pair in a.together}
+    return Tally(a.replicates + b.replicates, sums, a.product + b.product, dict(places), together)
+
+
+def _joined_products(a: Tally, b: Tally, metric: str, control: str) -> float | None:
+    one, other, n = a.together[metric, control], b.together[metric, control], a.replicates + b.replicates
+    if one is None or other is None:
+        return None
+    apart = (b.sums[metric].mean - a.sums[metric].mean) * (b.sums[control].mean - a.sums[control].mean)
+    return one + other + apart * a.replicates * b.replicates / n
 
 
 def _joined_sums(a: Sums, b: Sums) -> Sums:

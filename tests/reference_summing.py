@@ -4,7 +4,7 @@ import numpy as np
 
 from sweep.metrics import COUNTS
 from sweep.shards import metrics
-from sweep.sums import HALF, places_of
+from sweep.sums import HALF, controls_of, places_of
 
 
 def summary_row(cell, replicates, columns, measure):
@@ -15,6 +15,7 @@ def summary_row(cell, replicates, columns, measure):
             f"{metric}_{name}": value
             for name, value in _column(columns[metric], np.array(replicates), whole=metric in COUNTS).items()
         }
+        row |= _products(metric, columns)
     static, continuous = columns["static_steps"].tolist(), columns["continuous_steps"].tolist()
     row |= _halves("steps_product", sum(a * b for a, b in zip(static, continuous, strict=True)))
     multiple = columns["multiple"]
@@ -34,6 +35,20 @@ def _column(values, replicates, *, whole):
         return row | _halves("sum", sum(numbers)) | _halves("squares", sum(number * number for number in numbers))
     mean = float(values.mean()) if len(values) else 0.0
     return row | {"mean": mean, "deviations": float(((values - mean) ** 2).sum())}
+
+
+def _products(metric, columns):
+    values = columns[metric]
+    if np.isnan(values).any():
+        return {}
+    apart = {name: _apart(columns[name]) for name in (metric, *controls_of(metric))}
+    return {f"{metric}_with_{name}": float((apart[metric] * apart[name]).sum()) for name in controls_of(metric)}
+
+
+def _apart(values):
+    """Deviations from the mean, which for whole numbers is that of their sum."""
+    mean = sum(values.tolist()) / len(values) if values.dtype.kind == "i" else values.mean()
+    return values.astype(np.float64) - mean
 
 
 def _halves(name, value):

@@ -17,6 +17,7 @@ import sweep
 from sweep.errors import FolderError
 from sweep.metrics import ALWAYS
 from sweep.report.intervals import mean_interval, percentile_interval
+from sweep.shards import shard_bytes
 from sweep.study import parse_study
 from sweep.sums import LINES, bounds_of, places_of, tallies
 
@@ -74,6 +75,43 @@ def test_means_and_intervals_are_those_of_the_rows(both):
     for part in ("se", "ci_low", "ci_high"):
         column = f"multiple_of_totals_{part}"
         assert sums[column].to_list() == pytest.approx(rows[column].to_list(), rel=1e-9)
+
+
+def test_adjusted_means_are_those_of_the_rows(both):
+    rows, sums = (results.cells for results in both)
+    assert rows["multiple_adjusted"].is_not_null().sum() == 4
+    for metric in (*ALWAYS, "multiple_s", "longest_output_tokens"):
+        for name in ("adjusted", "adjusted_se", "variance_reduction"):
+            column = f"{metric}_{name}"
+            assert sums[column].is_null().equals(rows[column].is_null())
+            known = [(a, b) for a, b in zip(sums[column], rows[column], strict=True) if a is not None]
+            assert [a for a, _ in known] == pytest.approx([b for _, b in known], rel=1e-9)
+
+
+def test_adjusted_means_of_sums_are_withheld_where_those_of_rows_are(tmp_path):
+    for name, changes in (
+        ("few", {"replicates": 60}),
+        ("equal lengths", {"workload": {"requests": 30, "output": {"distribution": "constant", "value": 40}}}),
+        ("one request", {"workload": {"requests": 1, "output": {"distribution": "geometric", "mean": 9}}}),
+        ("no expectation", {"workload": {"requests": 30, "output": {"distribution": "lab"}}}),
+    ):
+        asked = study(grid={}, **{"replicates": 200, **changes})
+        rows, sums = (
+            sweep.run(asked, tmp_path / name / keep, keep=keep, report=False).cells for keep in ("rows", "summary")
+        )
+        for metric in ALWAYS:
+            column = f"{metric}_adjusted"
+            assert sums[column].is_null().equals(rows[column].is_null()), (name, metric)
+
+
+def test_sums_of_an_earlier_version_are_refused_in_a_line(tmp_path):
+    results = sweep.run(study(replicates=100), tmp_path, keep="summary", report=False)
+    store = results._store
+    (span, *_) = store.spans_of(0)
+    shard = pl.read_parquet(store.path_of(span)).drop("multiple_with_static_steps")
+    store.path_of(span).write_bytes(shard_bytes(shard, {}))
+    with pytest.raises(FolderError, match="holds sums of an earlier version; run the study again with --fresh"):
+        tallies(store, 0)
 
 
 def test_percentiles_of_the_multiple_are_those_of_the_rows_within_a_place_and_others_are_null(both):
@@ -156,7 +194,7 @@ def test_an_interval_from_places_encloses_that_of_the_values(thousandths, p):
 
     values = np.array(thousandths) / 100
     places, counts = np.unique(places_of(values), return_counts=True)
-    ranked = percentile(Tally(len(values), {}, 0, dict(zip(places.tolist(), counts.tolist(), strict=True))), p)
+    ranked = percentile(Tally(len(values), {}, 0, dict(zip(places.tolist(), counts.tolist(), strict=True)), {}), p)
     exact = percentile_interval(values, p)
     assert (None in ranked.ends) == (exact is None)
     assert ranked.value == pytest.approx(np.percentile(values, p), abs=1 / LINES)

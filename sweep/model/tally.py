@@ -68,8 +68,15 @@ def measured(values: F64) -> tuple[int, int, int, float, float]:
         return 0, -1, -1, 0.0, 0.0
     if known < len(values):
         values = values[~np.isnan(values)]
-    mean = _added(values, 0.0, False) / known
-    return known, low, high, mean, _added(values, mean, True)
+    mean = _added(values, 0.0, values, 0.0, False) / known
+    return known, low, high, mean, _added(values, mean, values, mean, True)
+
+
+@kernel
+def codeviation(a: F64, a_mean: float, b: F64, b_mean: float) -> float:
+    """The sum of products of the deviations of a and b from their means; both (n,), float64, n > 0."""
+    total: float = _added(a, a_mean, b, b_mean, True)
+    return total
 
 
 @kernel
@@ -83,8 +90,8 @@ def histogram(values: F64, lines: float, first: int, counts: I64) -> None:
 
 
 @kernel
-def _added(values, mean, squared):
-    """The sum of the values, or of their squared deviations from `mean`, over a tree of halves from left to right."""
+def _added(values, mean, others, others_mean, multiplied):
+    """The sum of the values, or of products of deviations from the means, over a tree of halves from left to right."""
     lengths, lefts = np.empty(_DEPTH, np.int64), np.empty(_DEPTH, np.float64)
     is_right = np.zeros(_DEPTH, np.bool_)
     terms = np.empty(_BLOCK, np.float64)
@@ -100,7 +107,7 @@ def _added(values, mean, squared):
         length = lengths[depth]
         for place in range(length):
             apart = values[start + place] - mean
-            terms[place] = apart * apart if squared else values[start + place]
+            terms[place] = apart * (others[start + place] - others_mean) if multiplied else values[start + place]
         total = _in_lanes(terms, length)
         start += length
         # up: a right half joins its left one, and a left one gives way to its right

@@ -16,12 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from sweep.report.intervals import Values
+from sweep.sums import CONTROLS, Tally
 
 F64 = npt.NDArray[np.float64]
 
-CONTROLS = {"output_tokens": "exact_output_tokens", "static_steps": "exact_static_steps"}
 FEWEST = 64  # below this the fit itself is too unsure, and its bias, of the order 1 / n, is not small
 WORTH = 1.05  # a smaller gain does not pay for a second number to explain
+ROUNDING = 1e-12  # of a variance: what sums leave of one below it is none
 ALIKE = 1e-9  # what is left of a control's variance when others explain the rest: below it, it says nothing new
 
 
@@ -49,8 +50,13 @@ def controls(cell: Mapping[str, Any], columns: Mapping[str, Values]) -> list[Con
 
     columns : metric -> values in the order of the replicates.
     """
-    known = {metric: cell.get(key) for metric, key in CONTROLS.items()}
-    return [Control(metric, columns[metric], value) for metric, value in known.items() if value is not None]
+    return [Control(metric, columns[metric], value) for metric, value in expectations(cell).items()]
+
+
+def expectations(cell: Mapping[str, Any]) -> dict[str, float]:
+    """What is expected of each control in a cell, where its entry in the manifest knows."""
+    known = {metric: cell.get(f"exact_{metric}") for metric in CONTROLS}
+    return {metric: value for metric, value in known.items() if value is not None}
 
 
 def adjusted(metric: str, values: Values, known: Sequence[Control]) -> Adjusted:
@@ -72,14 +78,75 @@ def adjusted(metric: str, values: Values, known: Sequence[Control]) -> Adjusted:
     cross = [[float((a * b).sum()) for b in x] for a in x]
     slopes = _solved(cross, [float((a * y).sum()) for a in x])
     residual = y - sum(slope * a for slope, a in zip(slopes, x, strict=True))
-    freedom = n - len(x) - 1
-    spread = 1 / n + sum(o * s for o, s in zip(off, _solved(cross, off), strict=True))
-    se = math.sqrt(float((residual * residual).sum()) / freedom * spread)
-    plain_se = math.sqrt(total / (n - 1) / n)
+    fit = _Fit(n, float(values.mean()), total, off, cross, slopes, float((residual * residual).sum()))
+    return _adjusted(fit)
+
+
+def adjusted_of_sums(metric: str, tally: Tally, known: Mapping[str, float]) -> Adjusted:
+    """The same from sums alone, to rounding; known : what is expected of each control."""
+    n, sums = tally.replicates, tally.sums[metric]
+    if n < FEWEST or metric in known or sums.n < n or sums.low == sums.high:
+        return Adjusted()
+    kept = _independent_of_sums(tally, list(known))
+    if not kept:
+        return Adjusted()
+    off = [tally.sums[control].mean - known[control] for control in kept]
+    cross = [[_product(tally, a, b) for b in kept] for a in kept]
+    right = [_product(tally, metric, control) for control in kept]
+    slopes = _solved(cross, right)
+    explained = sum(slope * product for slope, product in zip(slopes, right, strict=True))
+    rest = sums.deviations - explained
+    residual = rest if rest > ROUNDING * sums.deviations else 0.0
+    return _adjusted(_Fit(n, sums.mean, sums.deviations, off, cross, slopes, residual))
+
+
+class _Fit(NamedTuple):
+    """A regression: of n values their mean and squared deviations, by how much the means of the controls are off, the
+    products of the controls' deviations, the slopes, and the squared deviations that are left.
+    """
+
+    n: int
+    mean: float
+    total: float
+    off: Sequence[float]
+    cross: Sequence[Sequence[float]]
+    slopes: Sequence[float]
+    residual: float
+
+
+def _adjusted(fit: _Fit) -> Adjusted:
+    n = fit.n
+    freedom = n - len(fit.off) - 1
+    spread = 1 / n + sum(o * s for o, s in zip(fit.off, _solved(fit.cross, fit.off), strict=True))
+    se = math.sqrt(fit.residual / freedom * spread)
+    plain_se = math.sqrt(fit.total / (n - 1) / n)
     if se * math.sqrt(WORTH) >= plain_se:
         return Adjusted()
-    mean = float(values.mean()) - sum(slope * o for slope, o in zip(slopes, off, strict=True))
+    mean = fit.mean - sum(slope * o for slope, o in zip(fit.slopes, fit.off, strict=True))
     return Adjusted(mean, se, (plain_se / se) ** 2 if se > 0 else None)
+
+
+def _product(tally: Tally, metric: str, control: str) -> float:
+    """The sum of products of the deviations of a metric, or a control, and a control."""
+    if metric == control:
+        return tally.sums[metric].deviations
+    found = tally.together.get((metric, control))
+    found = tally.together[control, metric] if found is None else found
+    assert found is not None, "of a metric that is defined in every workload"
+    return found
+
+
+def _independent_of_sums(tally: Tally, controls: Sequence[str]) -> list[str]:
+    """The controls that say something which those before do not: as for columns, by the variance that is left."""
+    kept: list[str] = []
+    for control in controls:
+        own = _product(tally, control, control)
+        right = [_product(tally, control, other) for other in kept]
+        cross = [[_product(tally, a, b) for b in kept] for a in kept]
+        explained = sum(slope * product for slope, product in zip(_solved(cross, right), right, strict=True))
+        if own - explained > ALIKE * own:
+            kept.append(control)
+    return kept
 
 
 def _independent(columns: Sequence[F64]) -> list[tuple[int, F64]]:

@@ -6,12 +6,14 @@ histogram, to within a place of the grid. Of other metrics the sums know the ext
 
 import math
 from bisect import bisect_left
+from collections.abc import Mapping
 from fractions import Fraction
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from sweep.report.adjusted import adjusted_of_sums, expectations
 from sweep.report.intervals import Ends, Interval, Values, both, percentile_ranks, t_interval, wilson
 from sweep.sums import Sums, Tally, bounds_of
 
@@ -34,13 +36,15 @@ class Met(NamedTuple):
     most: int
 
 
-def columns(tally: Tally) -> dict[str, float | int | None]:
-    """What cells.parquet says of a cell, but for what rows alone could tell."""
+def columns(tally: Tally, cell: Mapping[str, Any]) -> dict[str, float | int | None]:
+    """What cells.parquet says of a cell, but for what rows alone could tell; cell : its entry in the manifest."""
+    known = expectations(cell)
     found: dict[str, float | int | None] = {"replicates": tally.replicates}
     for metric, sums in tally.sums.items():
         interval = mean_interval(sums) or (None, None)
         named = {"n": sums.n, "mean": sums.mean if sums.n else None, "sd": sums.sd, "se": sums.se}
         named |= {"ci_low": interval[0], "ci_high": interval[1]}
+        named |= adjusted_of_sums(metric, tally, known)._asdict()
         found |= {f"{metric}_{name}": value for name, value in named.items()}
     for p in (5, 50, 95):
         if ranked := percentile(tally, p):

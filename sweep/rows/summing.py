@@ -1,15 +1,15 @@
 """Rows of a chunk to the summary that is kept in their place; what a summary means and how it is read is in `sums`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from sweep.metrics import COUNTS
-from sweep.model.tally import counted, histogram, measured, product
+from sweep.model.tally import codeviation, counted, histogram, measured, product
 from sweep.shards import metrics, shard_bytes
-from sweep.sums import HALF, LINES, Values, places_of, summary_schema
+from sweep.sums import CONTROLS, HALF, LINES, Values, controls_of, places_of, summary_schema
 
 _WIDEST = 2**20  # places that are counted in an array; beyond it they are sorted
 _EXACT = 2.0**52  # lines up to which every place is a whole number of 64 bits
@@ -28,8 +28,11 @@ def summary_parquet(
         at a time, so that those which are made only for this need not be in memory together.
     """
     rows: list[dict[str, Any]] = [{"cell": cell, "replicates": len(replicates)} for cell in cells]
-    for metric in metrics(measure):
-        _add(rows, metric, column(metric), replicates)
+    controls = {control: column(control).reshape(len(cells), -1).astype(np.float64) for control in CONTROLS}
+    for metric in metrics(measure):  # the controls come first
+        values = column(metric)
+        _add(rows, metric, values, replicates)
+        _add_products(rows, metric, values, controls)
     static, continuous = (column(metric).reshape(len(cells), -1) for metric in ("static_steps", "continuous_steps"))
     for row, a, b in zip(rows, static, continuous, strict=True):
         largest = row["static_steps_high"] * row["continuous_steps_high"]
@@ -44,6 +47,24 @@ def _add(rows: Sequence[dict[str, Any]], metric: str, values: Values, replicates
         row |= {f"{metric}_{name}": value for name, value in summed(mine, replicates).items()}
         if metric == "multiple":
             row |= _placed(mine, row.get("multiple_low"), row.get("multiple_high"))
+
+
+def _add_products(rows: Sequence[dict[str, Any]], metric: str, values: Values, controls: Mapping[str, Values]) -> None:
+    """Adds how a metric goes along with the controls to the row of each cell; null where it is not known throughout."""
+    for place, (row, mine) in enumerate(zip(rows, values.reshape(len(rows), -1), strict=True)):
+        if row[f"{metric}_n"] < len(mine):
+            continue
+        numbers = _as_kernels_take(mine, np.float64)
+        for control in controls_of(metric):
+            theirs = controls[control][place]
+            row[f"{metric}_with_{control}"] = codeviation(numbers, _mean(row, metric), theirs, _mean(row, control))
+
+
+def _mean(row: Mapping[str, Any], metric: str) -> float:
+    if metric not in COUNTS:
+        return float(row[f"{metric}_mean"])
+    total, n = row[f"{metric}_sum_high"] * HALF + row[f"{metric}_sum_low"], row[f"{metric}_n"]
+    return float(total / n)
 
 
 def _of_counts(counts: Values, replicates: range) -> dict[str, Any]:
