@@ -18,6 +18,8 @@ from sweep.rows.backlog import growth_share
 from sweep.rows.latencies import Window
 from sweep.rows.schedulers import run_on
 from sweep.study import parse_study
+from sweep.study.capacity import _kinds
+from sweep.study.server_rules import rules_of
 
 PROMPT = {"distribution": "lognormal", "mean": 60, "cv": 1, "max_tokens": 300}
 OUTPUT = {"distribution": "lognormal", "mean": 80, "cv": 1, "max_tokens": 400}
@@ -206,8 +208,44 @@ def test_no_server_passes_its_capacity_and_one_that_slots_limit_reaches_it() -> 
     assert 1_500 / results.cells["continuous_s_mean"][0] == pytest.approx(results.cells["capacity_per_s"][0], rel=0.06)
 
 
+@pytest.mark.parametrize(
+    "kv",
+    [
+        {**KV, "blocks": 20},
+        {**KV, "chunked_prefill": False},
+        {"policy": "slots", "chunked_prefill": False, "token_budget": 64},
+        {"policy": "reserve", "reserve": "oracle", "tokens": 150, "token_budget": 64, "chunked_prefill": False},
+    ],
+)
+def test_a_capacity_knows_how_many_requests_are_refused_and_how_long_the_other_prompts_are(kv) -> None:
+    """Of 15,000 requests, within 4 standard errors and within 3 %."""
+    workload = {"requests": 3_000, "shared_prefix": {"tokens": 10}}
+    study = parsed(
+        server={"kv": kv}, workload=workload, arrivals={"process": "at_once"}, measure=ON_SERVER, replicates=5
+    )
+    kinds = _kinds(study.resolved[0].workload, rules_of(study.resolved[0]))
+    frame = rows(sweep.run(study, report=False))
+    share = 1 - frame["refused_requests"].sum() / 15_000
+    known = kinds.weight.sum()
+    assert 0 < known < 1
+    assert abs(share - known) < 4 * np.sqrt(known * (1 - known) / 15_000)
+    mean = frame["prompt_tokens"].sum() / (15_000 * share)
+    assert mean == pytest.approx((kinds.weight * kinds.prompt).sum() / known, rel=0.03)
+
+
+def test_a_load_where_no_request_takes_a_step_is_no_rate() -> None:
+    nothing = {"output": {"distribution": "constant", "value": 0}}
+    for server in ({}, {"kv": None}):
+        with pytest.raises(StudyError, match="there is no limit to that: no request takes a step"):
+            parsed(workload=nothing, server=server)
+    assert run(workload=nothing, arrivals={"process": "poisson", "rate_per_s": 2.0}).cells["error"][0] is None
+
+
 def test_requests_that_can_never_fit_are_counted_and_in_no_other_figure() -> None:
-    workload = {"prompt": {"distribution": "empirical", "values": [20, 900], "weights": [3, 1]}, "slo": {"ttft_s": 9.0}}
+    workload = {
+        "prompt": {"distribution": "empirical", "values": [20, 900], "weights": [3, 1]},
+        "slo": {"ttft_s": 99.0},
+    }
     names = [
         "continuous_slo_share",
         "static_slo_share",
@@ -356,7 +394,7 @@ FAULTS = [
     ),
     ({"server": {"order": "priority"}}, "workload.priorities: missing"),
     ({"server": {"step_ms": None}, "measure": ["continuous_ttft_p95_s"]}, "needs a step time"),
-    ({"server": {"kv": None}, "measure": ["preemptions"]}, "needs"),
+    ({"server": {"kv": None}, "measure": ["preemptions"]}, "measure.0: needs a [server.kv] in a study with a clock"),
     ({"arrivals": {"process": "poisson", "load": 1.5, "horizon": "steady"}}, "no cell can run: horizon"),
 ]
 

@@ -59,7 +59,7 @@ def _of_slots(setting: Setting, step_time: StepTime) -> Capacities:
 
 
 class _Requests(NamedTuple):
-    """Kinds of requests, (kinds,) each: their weights add up to 1, or to less where some can never fit."""
+    """Kinds of requests, (kinds,) each; weights add up to 1, or to the share that is not refused."""
 
     output: F64
     prompt: F64  # with the prefix; the mean one where prompts do not depend on outputs
@@ -119,20 +119,42 @@ def _static_per_s(setting: Setting, requests: _Requests, rules: Rules, step_time
 
 
 def _kinds(workload: WorkloadSpec, rules: Rules) -> _Requests:
-    """Requests with output that fit in the cache."""
-    prefix = 0 if workload.shared_prefix is None else workload.shared_prefix.tokens
+    """Requests with output that are not refused."""
     if workload.trace is not None:
         rows = workload.trace.requests()
         output, own = rows.output_tokens.astype(np.float64), np.maximum(rows.prompt_tokens, 1).astype(np.float64)
-        weight = np.full(output.shape, 1 / output.size)
+        weight = np.where(own <= _room(workload, rules, output), 1 / output.size, 0.0)
     else:
         lengths = integer_lengths(workload.output)
         output, weight = lengths.values.astype(np.float64), np.diff(lengths.cdf, prepend=0.0)
-        own = np.full(output.shape, 1.0 if workload.prompt is None else _mean_prompt(workload))
-    prompt = prefix + own
-    found = prefix // rules.block_size * rules.block_size if rules.prefix_caching else 0
-    fits = (output > 0) & (prompt + output - 1 <= rules.cache_tokens)
-    return _Requests(output, prompt, np.minimum(found, prompt - 1), np.where(fits, weight, 0.0))
+        share, own = _prompts_within(workload, _room(workload, rules, output))
+        weight = weight * share
+    prompt = _prefix(workload) + own
+    found = _prefix(workload) // rules.block_size * rules.block_size if rules.prefix_caching else 0
+    return _Requests(output, prompt, np.minimum(found, prompt - 1), np.where(output > 0, weight, 0.0))
+
+
+def _room(workload: WorkloadSpec, rules: Rules, output: F64) -> F64:
+    """The longest prompt of its own with which a request of each output is not refused."""
+    text = np.full(output.shape, float(rules.cache_tokens))
+    if not rules.chunked_prefill and rules.kind == "paged":  # who is preempted comes back with all its text in a step
+        text = np.minimum(text, rules.token_budget)
+    room = text - (output - 1)
+    return np.asarray((room if rules.chunked_prefill else np.minimum(room, rules.token_budget)) - _prefix(workload))
+
+
+def _prompts_within(workload: WorkloadSpec, room: F64) -> tuple[F64, F64]:
+    """The share of prompts that are no longer than each room, and their mean."""
+    if workload.prompt is None:
+        return (room >= 1).astype(np.float64), np.ones(room.shape)
+    values, cdf, _ = integer_lengths(workload.prompt)
+    sums = np.cumsum(values * np.diff(cdf, prepend=0.0))
+    last = np.searchsorted(values, room, side="right") - 1
+    return np.where(last < 0, 0.0, cdf[last]), np.where(last < 0, 1.0, sums[last] / cdf[last])
+
+
+def _prefix(workload: WorkloadSpec) -> int:
+    return 0 if workload.shared_prefix is None else workload.shared_prefix.tokens
 
 
 def _step_s(step_time: StepTime, batch: float, kv_tokens: float, prefill_tokens: float) -> float:

@@ -68,7 +68,7 @@ def metric_faults(document: dict[str, Any], resolved: tuple[Setting, ...]) -> It
         elif (metric in IN_SECONDS or (metric in TIMED and metric not in WITHOUT_SECONDS)) and not timed:
             yield Fault(path, "needs a step time in every cell", shown(metric), "set server.step_ms")
         elif metric in ON_SERVER and not served:
-            yield Fault(path, "needs prompts or a [server.kv]", shown(metric), "set workload.prompt or server.kv")
+            yield _server_fault(path, metric, timed=any(map(has_clock, resolved)))
         elif path[0] == "measure" and metric in asked[: int(path[1])]:
             yield Fault(path, "stands twice", shown(metric))
         elif path[0] != "measure" and metric not in METRICS:
@@ -86,6 +86,14 @@ def _unit_faults(document: dict[str, Any]) -> Iterator[Fault]:
         if len(units) > 1:
             listed = ", ".join(f"{metric} ({unit or 'a ratio'})" for unit, metric in reversed(units.items()))
             yield Fault(("charts", at, "metric"), f"metrics of one chart have one unit, got {listed}")
+
+
+def _server_fault(path: Path, metric: str, *, timed: bool) -> Fault:
+    """That a metric is one of the server model, which a study with a clock takes for memory and not for prompts."""
+    if timed:
+        hint = 'set server.kv; its policy = "slots" is a cache without limit'
+        return Fault(path, "needs a [server.kv] in a study with a clock", shown(metric), hint)
+    return Fault(path, "needs prompts or a [server.kv]", shown(metric), "set workload.prompt or server.kv")
 
 
 def _clock_fault(metric: str, resolved: tuple[Setting, ...]) -> str:

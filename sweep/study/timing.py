@@ -5,6 +5,7 @@ of their own. It runs on the server model where memory, prefixes, a delay or gro
 cell. Left out: the simulation itself, which is in `rows.arriving`.
 """
 
+import math
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -86,6 +87,14 @@ def why_overloaded(setting: Setting, *, served: bool) -> str | None:
         return None
     said = f"its load is {load:.4g} of what continuous batching can serve"
     return f'horizon = "steady" needs a load below 1, and {said}: the queue would only grow'
+
+
+def why_endless(setting: Setting, *, served: bool) -> str | None:
+    """Why a load means no rate of arrivals, None if it does."""
+    rate_per_s = timing_of(setting, served=served).rate_per_s
+    if rate_per_s is None or math.isfinite(rate_per_s):
+        return None
+    return "a load is a share of what the server can serve, and there is no limit to that: no request takes a step"
 
 
 def why_unmeasured(setting: Setting) -> str | None:
