@@ -302,12 +302,8 @@ def _new_groups(lane_type):
     """Arrays for a tile of requests and for the group at hand."""
     kind = lane_type.dtype
     gaps, lengths, delays = np.zeros(TILE * LANES, kind), np.zeros(TILE * LANES, kind), np.zeros(TILE * LANES, kind)
-    wait, longest, members, ran = (
-        np.empty(LANES, kind),
-        np.empty(LANES, kind),
-        np.empty(LANES, kind),
-        np.empty(LANES, kind),
-    )
+    wait, longest = np.empty(LANES, kind), np.empty(LANES, kind)
+    members, ran = np.empty(LANES, kind), np.empty(LANES, kind)
     return gaps, lengths, delays, wait, longest, members, ran
 
 
@@ -346,13 +342,13 @@ def _group(gaps, lengths, delays, rows, full, wait, longest, members, ran):
     for row in range(rows):
         at = row * LANES
         for lane in range(LANES):
-            gap, before, most, many = gaps[at + lane], wait[lane], longest[lane], members[lane]
+            gap, before, lasts, many = gaps[at + lane], wait[lane], longest[lane], members[lane]
             joins = before >= gap and many != full
-            end = kind(before + most)
+            end = kind(before + lasts)
             later = max(kind(max(end, gap) - gap), delays[at + lane])
             here = kind(before - gap) if joins else later
-            ran[lane] = kind(ran[lane] + (kind(0) if joins else most))
-            longest[lane] = max(lengths[at + lane], most if joins else kind(0))
+            ran[lane] = kind(ran[lane] + (kind(0) if joins else lasts))
+            longest[lane] = max(lengths[at + lane], lasts if joins else kind(0))
             members[lane] = kind(many + kind(1)) if joins else kind(1)
             wait[lane] = here
             gaps[at + lane] = here
@@ -360,13 +356,13 @@ def _group(gaps, lengths, delays, rows, full, wait, longest, members, ran):
 
 @kernel
 def _held(arrivals, outputs, waits, starts, ends, held):
-    """Sums of whole numbers, so their order is all one."""
+    """Adds whole numbers as such, since their order is all one and sums of floats would wait for each other."""
     for row in range(outputs.shape[0]):
         arrival, output, wait = arrivals[row], outputs[row], waits[row]
-        total, start, end = 0.0, starts[row], ends[row]
+        total, start, end = np.int64(0), starts[row], ends[row]
         for request in range(outputs.shape[1]):
             here = arrival[request] + wait[request]
-            total += max(0.0, min(here + output[request], end) - max(here, start))
+            total += np.int64(max(0.0, min(here + output[request], end) - max(here, start)))
         held[row] = total
 
 

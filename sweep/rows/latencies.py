@@ -158,7 +158,9 @@ def _last(times: AnyTimes) -> F64:
 
 def _counted(times: AnyTimes, window: Window) -> Array:
     """How many requests of each workload count."""
-    return np.asarray(_are_served(times, window).sum(axis=1))
+    if _may_refuse(times):
+        return np.asarray(_are_served(times, window).sum(axis=1))
+    return np.full(len(times.arrival), times.arrival.shape[1] - window.first)
 
 
 def _are_served(times: AnyTimes, window: Window) -> Flags:
@@ -174,15 +176,16 @@ def _may_refuse(times: AnyTimes) -> bool:
 
 def mean_of(values: F64) -> F64:
     """The mean of the defined values of each row; nan where there is none."""
-    defined = np.isfinite(values)
-    counted = values if defined.all() else np.where(defined, values, 0.0)
-    return ratio(counted.sum(axis=1), np.count_nonzero(defined, axis=1))
+    counts = _defined(values)
+    all_are = (counts == values.shape[1]).all()
+    sums = values.sum(axis=1) if all_are else np.where(np.isfinite(values), values, 0.0).sum(axis=1)
+    return ratio(sums, counts)
 
 
 def percentiles(values: F64, percents: Sequence[int]) -> list[F64]:
     """Percentiles of the defined values of each row, linear between neighbours; nan where too few lie beyond."""
     ordered = np.sort(values, axis=1)  # nan last
-    counts = np.count_nonzero(np.isfinite(values), axis=1)
+    counts = _defined(values)
     rows, found = np.arange(len(values)), []
     for percent in percents:
         place = (counts - 1) * percent / 100
@@ -192,6 +195,12 @@ def percentiles(values: F64, percents: Sequence[int]) -> list[F64]:
         said = counts * (100 - percent) >= 100 * BEYOND
         found.append(np.where(said, lower + (upper - lower) * (place - low), np.nan))
     return found
+
+
+def _defined(values: F64) -> Array:
+    """How many values of each row are defined; mostly all, which is quicker to say than to count."""
+    defined = np.isfinite(values)
+    return np.full(len(values), values.shape[1]) if defined.all() else np.count_nonzero(defined, axis=1)
 
 
 def ratio(above: Array, below: Array) -> F64:
