@@ -42,7 +42,19 @@ def _products(metric, columns):
     if np.isnan(values).any():
         return {}
     apart = {name: _apart(columns[name]) for name in (metric, *controls_of(metric))}
-    return {f"{metric}_with_{name}": float((apart[metric] * apart[name]).sum()) for name in controls_of(metric)}
+    return {f"{metric}_with_{name}": _in_lanes(apart[metric] * apart[name]) for name in controls_of(metric)}
+
+
+def _in_lanes(terms):
+    """Every fourth term is added to one of four sums in order, these in pairs, and then the rest."""
+    whole = len(terms) - len(terms) % 4
+    lanes = [0.0] * 4
+    for place, term in enumerate(terms[:whole].tolist()):
+        lanes[place % 4] += term
+    total = (lanes[0] + lanes[1]) + (lanes[2] + lanes[3])
+    for term in terms[whole:].tolist():
+        total += term
+    return total
 
 
 def _apart(values):

@@ -111,5 +111,5 @@ def test_columns_that_are_read_only_or_strided_are_summed_by_the_same_compiled_k
         values.flags.writeable = False
     assert same_bits(both(columns)[0], expected)
     assert same_bits(both(strided)[0], expected)
-    for name in ("counted", "product", "measured", "codeviation", "histogram"):
+    for name in ("counted", "product", "measured", "codeviations", "histogram"):
         assert len(getattr(tally, name).signatures) == 1

@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 
 from sweep.metrics import COUNTS
-from sweep.model.tally import codeviation, counted, histogram, measured, product
+from sweep.model.tally import codeviations, counted, histogram, measured, product
 from sweep.shards import metrics, shard_bytes
 from sweep.sums import CONTROLS, HALF, LINES, Values, controls_of, places_of, summary_schema
 
@@ -28,7 +28,7 @@ def summary_parquet(
         at a time, so that those which are made only for this need not be in memory together.
     """
     rows: list[dict[str, Any]] = [{"cell": cell, "replicates": len(replicates)} for cell in cells]
-    controls = {control: column(control).reshape(len(cells), -1).astype(np.float64) for control in CONTROLS}
+    controls = {control: _as_kernels_take(column(control), np.int64).reshape(len(cells), -1) for control in CONTROLS}
     for metric in metrics(measure):  # the controls come first
         values = column(metric)
         _add(rows, metric, values, replicates)
@@ -52,12 +52,11 @@ def _add(rows: Sequence[dict[str, Any]], metric: str, values: Values, replicates
 def _add_products(rows: Sequence[dict[str, Any]], metric: str, values: Values, controls: Mapping[str, Values]) -> None:
     """Adds how a metric goes along with the controls to the row of each cell; null where it is not known throughout."""
     for place, (row, mine) in enumerate(zip(rows, values.reshape(len(rows), -1), strict=True)):
-        if row[f"{metric}_n"] < len(mine):
+        if row[f"{metric}_n"] < len(mine) or not controls_of(metric):
             continue
-        numbers = _as_kernels_take(mine, np.float64)
-        for control in controls_of(metric):
-            theirs = controls[control][place]
-            row[f"{metric}_with_{control}"] = codeviation(numbers, _mean(row, metric), theirs, _mean(row, control))
+        (a, a_mean), (b, b_mean) = ((controls[control][place], _mean(row, control)) for control in CONTROLS)
+        found = codeviations(_as_kernels_take(mine, np.float64), _mean(row, metric), a, a_mean, b, b_mean)
+        row |= {f"{metric}_with_{control}": found[CONTROLS.index(control)] for control in controls_of(metric)}
 
 
 def _mean(row: Mapping[str, Any], metric: str) -> float:
