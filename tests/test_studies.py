@@ -27,6 +27,7 @@ NAMES = {
     "memory_wall",
     "order",
     "order_of_admission",
+    "promise",
     "queue_depth",
     "replay",
     "saturation",
