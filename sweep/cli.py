@@ -385,6 +385,10 @@ def replay(
     replicate: Annotated[int, typer.Option(min=0, help="Replicate of the cell.")] = 0,
     lengths: Annotated[str | None, typer.Option(help="Output lengths instead of a folder, as in 40,3,25,5.")] = None,
     slots: Annotated[int, typer.Option(min=1, help="Slots for --lengths.")] = 4,
+    start: Annotated[
+        float | None, typer.Option("--from", min=0, help="Draw from here on: seconds, or steps.", show_default=False)
+    ] = None,
+    end: Annotated[float | None, typer.Option("--to", min=0, help="Draw up to here.", show_default=False)] = None,
     picture: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Also write a picture, as .svg or .png.", show_default=False)
     ] = None,
@@ -395,17 +399,21 @@ def replay(
 
     Example: sweep replay --lengths 40,3,25,5,60,4 --slots 2 --picture it.svg
     """
-    from sweep.commands.replay import drawing, parse_lengths, workload_in
+    from sweep.commands.replay import drawing, parse_lengths, replay_in, stretch
+    from sweep.timelines import replay_of
 
     if (folder is None) == (lengths is None):
         raise InputError("give a results folder, or --lengths; not both")
-    work = (parse_lengths(lengths), slots) if lengths is not None else workload_in(Path(folder or ""), cell, replicate)
+    if lengths is not None:
+        shown = replay_of(parse_lengths(lengths), slots)
+    else:
+        shown = replay_in(Path(folder or ""), cell, replicate)
     if picture is not None:
         from sweep.commands.replay_picture import write_picture
 
-        title = f"{folder}: replicate {replicate:,} of cell {cell}" if folder else f"{len(work[0]):,} requests"
-        write_picture(picture, *work, title)
-    print(drawing(*work, shutil.get_terminal_size().columns))
+        title = f"{folder}: replicate {replicate:,} of cell {cell}" if folder else f"{shown.requests:,} requests"
+        write_picture(picture, shown, title, stretch(start, end, shown))
+    print(drawing(shown, shutil.get_terminal_size().columns, stretch(start, end, shown)))
     if picture is not None:
         print(f"Picture: {_printable(str(picture))}")
 

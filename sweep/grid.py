@@ -31,9 +31,18 @@ class Cell(NamedTuple):
     timing: Timing | None = None  # of a study with a clock
 
     @property
+    def not_drawn(self) -> str | None:
+        """Why no workload can be drawn slot by slot, None where one can: where slots alone limit the server."""
+        if self.error is not None:
+            return f"cannot run: {self.error}"
+        if self.rules is not None:
+            return "has memory, or prompts beside decoding; only servers that slots alone limit are drawn"
+        return None
+
+    @property
     def drawn(self) -> bool:
-        """Whether a workload can be drawn slot by slot: slots alone limit the server, and all requests wait at once."""
-        return self.error is None and self.rules is None and self.timing is None
+        """Whether a workload can be drawn slot by slot."""
+        return self.not_drawn is None
 
 
 class Rows(NamedTuple):

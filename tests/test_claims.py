@@ -7,7 +7,7 @@ import pytest
 from folders import claim, from_multiples, write_folder
 
 import sweep
-from sweep.commands.replay import workload_in
+from sweep.commands.replay import replay_in
 from sweep.errors import InputError
 from sweep.report.claims import Verdict, as_json, check, difference, exit_status
 from sweep.report.intervals import mean_interval, percentile_interval, wilson
@@ -330,9 +330,10 @@ def test_the_worst_workload_of_a_claim_that_fails_is_ready_for_replay(tmp_path: 
     [
         ({}, {}, True),
         ({}, {"static_slots": 2}, False),
-        ({"arrivals": {"process": "poisson", "rate_per_s": 2.0}}, {"step_ms": 20}, False),
+        ({"arrivals": {"process": "poisson", "rate_per_s": 2.0}}, {"step_ms": 20}, True),
+        ({"arrivals": {"process": "poisson", "rate_per_s": 2.0}}, {"step_ms": 20, "kv": {"tokens": 400}}, False),
     ],
-    ids=["slots alone", "a server model", "a clock"],
+    ids=["slots alone", "a server model", "a clock", "a clock and memory"],
 )
 def test_a_workload_is_offered_for_replay_exactly_where_replay_draws_it(
     tmp_path: Path, workload: dict[str, Any], server: dict[str, Any], drawn: bool
@@ -348,11 +349,11 @@ def test_a_workload_is_offered_for_replay_exactly_where_replay_draws_it(
     told = replay_text(tmp_path, results.manifest, [found])
     if drawn:
         assert told.endswith(f"--cell 0 --replicate {found.worst_replicates[0]}")
-        workload_in(tmp_path, 0, found.worst_replicates[0])
+        replay_in(tmp_path, 0, found.worst_replicates[0])
         return
     assert (told, found.verdict) == ("", "fails")
     with pytest.raises(InputError, match="--cell"):
-        workload_in(tmp_path, 0, found.worst_replicates[0])
+        replay_in(tmp_path, 0, found.worst_replicates[0])
 
 
 def test_no_replay_is_offered_where_the_manifest_does_not_say_what_is_drawn(tmp_path: Path) -> None:

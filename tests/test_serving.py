@@ -11,7 +11,7 @@ import pytest
 from small import STUDY, bytes_of, study
 
 import sweep
-from sweep.commands.replay import workload_in
+from sweep.commands.replay import replay_in
 from sweep.errors import StudyError, SweepError
 from sweep.grid import points
 from sweep.model.distributions import Given
@@ -286,7 +286,7 @@ def test_what_a_claim_or_a_chart_names_is_measured():
 def test_a_workload_cannot_be_drawn_slot_by_slot(tmp_path):
     sweep.run(served(replicates=2), tmp_path, report=False)
     with pytest.raises(SweepError, match="only servers that slots alone limit are drawn"):
-        workload_in(tmp_path, 0, 0)
+        replay_in(tmp_path, 0, 0)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,9 @@ import pytest
 
 import sweep
 from sweep.report.charts import timeline
+from sweep.report.charts.timeline import middle
+from sweep.report.figures import timelines
+from sweep.results import Store
 from sweep.study import parse_study
 
 STUDY = {
@@ -71,3 +74,60 @@ def test_results_show_themselves_in_a_notebook(results):
     assert "small" in results._repr_html_()
     assert "<table" in results._repr_html_()
     assert {"distribution", "lines"} <= set(results.charts)
+
+
+@pytest.fixture(scope="module")
+def arriving(tmp_path_factory):
+    """Requests that come over time, at a load that static batching can serve and at one that it cannot."""
+    changes = {
+        "replicates": 5,
+        "workload": {**STUDY["workload"], "requests": 300, "arrivals": {"process": "poisson", "load": 0.2}},
+        "server": {"slots": 3, "step_ms": 20},
+        "grid": {"workload.arrivals.load": [0.2, 0.9]},
+    }
+    results = []
+    for load in (0.2, 0.9):
+        claims = [{"text": "x", "metric": "multiple", "at_least": 1, "where": {"arrivals_load": load}}]
+        study = parse_study({**STUDY, **changes, "claims": claims}, "small.toml")
+        results.append(sweep.run(study, tmp_path_factory.mktemp("arriving")))
+    return results
+
+
+def test_with_a_clock_the_moments_of_both_workloads_are_kept_in_seconds(arriving):
+    results = arriving[0]
+    kept = pl.read_parquet(results.folder / "timelines.parquet")
+    moments = ["arrival_s", "start_s", "finish_s"]
+    assert kept.columns == ["cell", "slots", "replicate", "role", "scheduler", "request", "slot", *moments]
+    for role in ("worst", "median"):
+        mine = kept.filter(role=role)
+        row = results.replicates.filter(cell=0, replicate=mine["replicate"][0]).collect().row(0, named=True)
+        for scheduler in ("static", "continuous"):
+            spans = mine.filter(scheduler=scheduler)
+            assert spans["request"].sort().to_list() == list(range(300))
+            assert (spans["finish_s"] - spans["start_s"]).sum() == pytest.approx(row["output_tokens"] * 0.02)
+            held = (spans["finish_s"] - spans["start_s"]).sum() / (3 * spans["finish_s"].max())
+            assert held == pytest.approx(row[f"{scheduler}_utilisation"])
+
+
+def test_the_picture_of_many_requests_that_arrive_is_a_stretch_of_time_and_the_caption_tells_of_all(arriving):
+    for results, title in zip(arriving, ("a request takes", "static batching falls behind"), strict=True):
+        first, _ = timelines(Store.open(results.folder))
+        spec = first.chart.to_dict()
+        assert " ".join(spec["title"]["text"]).startswith(f"In the worst workload {title}")
+        assert any(line.startswith("Shown are ") for line in spec["title"]["subtitle"])
+        assert "from arrival to last token on average" in first.caption
+        start, end = spec["spec"]["layer"][0]["encoding"]["x"]["scale"]["domain"]
+        (rows,) = spec["datasets"].values()
+        bars = [row for row in rows if row["kind"] == "bar"]
+        assert all(start <= row["x"] < row["x2"] <= end for row in bars)
+        came = [row["x"] for row in rows if row["kind"] == "arrival"]
+        assert len(came) == 2 * 121
+        assert start <= min(came) <= max(came) <= end
+        page = (results.folder / "report.html").read_bytes()
+        assert sweep.read(results.folder).report().read_bytes() == page
+
+
+def test_few_requests_that_arrive_are_all_drawn():
+    assert middle([0.0, 1.0, 5.0, 9.0], 2) is None
+    assert middle([0.0, 1.0, 5.0, 9.0, 12.0], 2) == (5.0, 12.0)
+    assert middle([0.0, 5.0, 5.0, 5.0, 5.0], 2) is None

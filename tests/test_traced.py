@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import sweep
-from sweep.commands.replay import workload_in
+from sweep.commands.replay import replay_in
 from sweep.errors import InputError, StudyError
 from sweep.grid import points
 from sweep.manifest import manifest
@@ -86,10 +86,10 @@ def test_a_file_in_a_mixture_and_in_an_axis_is_read_too(study_of):
 def test_a_results_folder_needs_no_file(study_of, tmp_path):
     study = study_of()
     sweep.run(study, tmp_path / "results", report=False)
-    lengths, _ = workload_in(tmp_path / "results", 0, 3)
+    shown = replay_in(tmp_path / "results", 0, 3)
     (tmp_path / "mine.csv").unlink()
     moved = shutil.move(tmp_path / "results", tmp_path / "elsewhere")
-    assert workload_in(Path(moved), 0, 3)[0] == lengths
+    assert replay_in(Path(moved), 0, 3) == shown
     assert verify(Store.open(moved), 1).equal == 1
     assert sweep.read(moved).report().exists()
 

@@ -1,81 +1,146 @@
 """One workload slot by slot, static batching above continuous, drawn with letters for any terminal."""
 
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from string import ascii_letters
 
 from sweep.errors import InputError
-from sweep.grid import Cell, Workload, points
-from sweep.model.timeline import Bar, continuous_bars, static_bars, steps
+from sweep.grid import points
+from sweep.model.timeline import Span
+from sweep.report.charts.timeline import Window, amount, middle
+from sweep.report.words import number
 from sweep.results import Store
-from sweep.rows.draws import outputs
 from sweep.study import read_study
+from sweep.timelines import Replay, replay_at
 
 IDLE = "."
 MOST_SLOTS = 64  # drawn; more are named and left out
+SHOWN = 40  # requests that arrive in what is drawn of very many
+ARRIVALS = "arrive"  # the name of the row that counts who comes
 
 
-def drawing(lengths: Sequence[int], slots: int, width: int) -> str:
-    """Both schedulers on one scale of at most `width` columns: a letter for each request, a dot where a slot idles."""
-    schedules = {"static": static_bars(lengths, slots), "continuous": continuous_bars(lengths, slots)}
-    longest = max(map(steps, schedules.values()))
-    label = len(str(slots)) + 6
-    per_column = max(1, -(-longest // max(1, width - label)))
-    parts = [_schedule(name, bars, slots, sum(lengths), per_column) for name, bars in schedules.items()]
-    static, continuous = (steps(bars) for bars in schedules.values())
-    multiple = f"{static / continuous:.3f}" if continuous else "undefined"
-    unit = "1 column is 1 step" if per_column == 1 else f"1 column is {per_column} steps"
-    parts.append(f"multiple {multiple} ({static:,} / {continuous:,} steps); {unit}; {IDLE} is an idle slot")
-    return "\n\n".join(parts)
+def drawing(replay: Replay, width: int, shown: Window | None = None) -> str:
+    """Both schedulers on one scale of at most `width` columns: a letter for each request, a dot where a slot idles.
+
+    Where requests arrive over time a row of figures counts those that do, column by column. shown : the stretch of time
+    that is drawn; None for all, or of very many requests that arrive those in the middle.
+    """
+    longest = max(replay.over.values())
+    stretch = shown or (middle(_came(replay), SHOWN) if replay.arrives else None)
+    start, end = stretch or (0, longest)
+    label = max(len(str(replay.slots)) + 6, len(ARRIVALS) + 1 if replay.arrives else 0)
+    whole = replay.unit == "steps" and not replay.arrives and stretch is None
+    column = _column(end - start, max(1, width - label), whole=whole)
+    parts = [_schedule(name, replay, (start, end), column, label) for name in replay.spans]
+    last = [_last_line(replay, column)]
+    if stretch:
+        told = f"{number(start)} to {amount(end, replay.unit)} of {amount(longest, replay.unit)}"
+        last.append(f"Drawn are {told}; --from and --to draw another stretch")
+    return "\n\n".join([*parts, "\n".join(last)])
 
 
-def _schedule(name: str, bars: Sequence[Bar], slots: int, tokens: int, per_column: int) -> str:
-    total = steps(bars)
-    used = f", {tokens / (total * slots):.1%} of slot-steps used" if total else ""
-    rows = [f"{name}: {total:,} steps{used}"]
-    for slot in range(min(slots, MOST_SLOTS)):
-        mine = [bar for bar in bars if bar.slot == slot]
-        rows.append(f"slot {slot + 1:>{len(str(slots))}} {_row(mine, total, per_column)}")
-    if slots > MOST_SLOTS:
-        rows.append(f"... and {slots - MOST_SLOTS:,} slots more")
+def _came(replay: Replay) -> list[float]:
+    return [span.arrival for span in replay.spans["continuous"]]
+
+
+def _column(longest: float, most: int, *, whole: bool) -> float:
+    """Steps or seconds of a column, so that there are at most so many: whole steps, or a round number."""
+    if whole:
+        return max(1, -(-int(longest) // most))
+    least = longest / most or 1.0
+    power = 10.0 ** math.floor(math.log10(least))
+    return next(times * power for times in (1, 2, 5, 10) if times * power >= least * (1 - 1e-12))
+
+
+def _schedule(name: str, replay: Replay, shown: Window, column: float, label: int) -> str:
+    spans, over = replay.spans[name], replay.over[name]
+    start, end = shown[0], max(shown[0], min(over, shown[1]))
+    columns = math.ceil((end - start) / column - 1e-9)
+    rows = [f"{name}: {amount(over, replay.unit)}{_used(spans, over, replay)}"]
+    if replay.arrives:
+        rows.append(f"{ARRIVALS:<{label}}{_arrivals(spans, start, column, columns)}".rstrip())
+    for slot in range(min(replay.slots, MOST_SLOTS)):
+        mine = [span for span in spans if span.slot == slot and span.finish > start and span.start < end]
+        head = f"slot {slot + 1:>{len(str(replay.slots))}}"
+        rows.append(f"{head:<{label}}{_row(mine, (start, end), column, columns)}".rstrip())
+    if replay.slots > MOST_SLOTS:
+        rows.append(f"... and {replay.slots - MOST_SLOTS:,} slots more")
     return "\n".join(rows)
 
 
-def _row(bars: Sequence[Bar], total: int, per_column: int) -> str:
+def _used(spans: Sequence[Span], over: float, replay: Replay) -> str:
+    """How much of the slots' time is in use and, where requests arrive, how long one takes."""
+    if not over:
+        return ""
+    share = sum(span.finish - span.start for span in spans) / (over * replay.slots)
+    used = f", {share:.1%} of slot-{'steps' if replay.unit == 'steps' else 'time'} used"
+    if not replay.arrives:
+        return used
+    mean = sum(span.finish - span.arrival for span in spans) / len(spans)
+    return f"{used}, {amount(mean, replay.unit)} from arrival to last token on average"
+
+
+def _last_line(replay: Replay, column: float) -> str:
+    """The multiple, and what a column is."""
+    static, continuous = replay.steps["static"], replay.steps["continuous"]
+    multiple = f"{static / continuous:.3f}" if continuous else "undefined"
+    wide = f"{column:g} s" if replay.unit == "s" else "1 step" if column == 1 else f"{column:g} steps"
+    told = f"multiple {multiple} ({static:,} / {continuous:,} steps); 1 column is {wide}; {IDLE} is an idle slot"
+    return f"{told}; figures count arrivals, + is ten or more" if replay.arrives else told
+
+
+def _arrivals(spans: Sequence[Span], start: float, column: float, columns: int) -> str:
+    """How many requests come in each column."""
+    counts = [0] * columns
+    for span in spans:
+        place = int((span.arrival - start) // column)
+        if 0 <= place < columns:
+            counts[place] += 1
+    return "".join(" " if not count else str(count) if count < 10 else "+" for count in counts)
+
+
+def _row(spans: Sequence[Span], shown: Window, column: float, columns: int) -> str:
     """A slot's time, each column with the letter of the request that fills most of it."""
-    columns = -(-total // per_column)
-    shares: list[dict[str, int]] = [{IDLE: min(per_column, total - column * per_column)} for column in range(columns)]
-    for bar in bars:
-        letter = ascii_letters[bar.request % len(ascii_letters)]
-        for column in range((bar.first_step - 1) // per_column, (bar.last_step - 1) // per_column + 1):
-            start, stop = column * per_column, (column + 1) * per_column
-            covered = min(bar.last_step, stop) - max(bar.first_step - 1, start)
-            shares[column][letter] = shares[column].get(letter, 0) + covered
-            shares[column][IDLE] -= covered
+    start, end = shown
+    shares: list[dict[str, float]] = [{IDLE: min(column, end - start - place * column)} for place in range(columns)]
+    for span in spans:
+        letter = ascii_letters[span.request % len(ascii_letters)]
+        first, last = max(span.start, start) - start, min(span.finish, end) - start
+        for place in range(int(first / column), min(columns, math.ceil(last / column))):
+            covered = min(last, (place + 1) * column) - max(first, place * column)
+            shares[place][letter] = shares[place].get(letter, 0) + covered
+            shares[place][IDLE] -= covered
     return "".join(max(share, key=lambda letter: share[letter]) for share in shares)
 
 
-def workload_in(folder: Path, cell: int, replicate: int) -> tuple[list[int], int]:
-    """Lengths of a replicate in a results folder, and the slots of the cell that met them. Raises SweepError."""
+def replay_in(folder: Path, cell: int, replicate: int) -> Replay:
+    """A replicate of a cell in a results folder. Raises SweepError."""
     manifest = Store.open(folder).manifest
     study = read_study(folder / "study.toml")
-    found: dict[int, tuple[Workload, Cell]] = {
-        candidate.index: (point.workload, candidate) for point in points(study) for candidate in point.cells
-    }
+    found = {candidate.index: (point, candidate) for point in points(study) for candidate in point.cells}
     if cell not in found:
         raise InputError(f"--cell: {folder} has cells 0 to {len(found) - 1}, got {cell}")
-    workload, server = found[cell]
-    if server.error is not None:
-        raise InputError(f"--cell: cell {cell} cannot run: {server.error}")
-    if server.timing is not None:
-        raise InputError(f"--cell: cell {cell} has arrivals, an order or a step time; those are not drawn yet")
-    if server.rules is not None:
-        raise InputError(f"--cell: cell {cell} has prompts or memory; only servers that slots alone limit are drawn")
+    point, server = found[cell]
+    if server.not_drawn is not None:
+        raise InputError(f"--cell: cell {cell} {server.not_drawn}")
     done = next(point["replicates"] for point in manifest["points"] if cell in point["cells"])
     if not 0 <= replicate < done:
         raise InputError(f"--replicate: {folder} has replicates 0 to {done - 1} of cell {cell}, got {replicate}")
-    return outputs(workload, replicate, 1)[0].tolist(), server.slots
+    return replay_at(point, server, replicate)
+
+
+def stretch(start: float | None, end: float | None, replay: Replay) -> Window | None:
+    """The stretch of time that two options ask for; None where neither does. Raises InputError."""
+    if start is None and end is None:
+        return None
+    longest = max(replay.over.values())
+    shown = (start or 0.0, longest if end is None else end)
+    if not 0 <= shown[0] < shown[1] or shown[0] >= longest:
+        told = f"{shown[0]:g} to {shown[1]:g}"
+        raise InputError(f"--from, --to: must be a stretch within 0 to {longest:g} {replay.unit}, got {told}")
+    return shown
 
 
 def parse_lengths(text: str) -> list[int]:

@@ -1,33 +1,33 @@
 """One workload slot by slot as a picture in a file, for `sweep replay --picture`. Leaves out the drawing in letters."""
 
-from collections.abc import Sequence
 from pathlib import Path
 
-import polars as pl
-
 from sweep.errors import InputError
-from sweep.model.timeline import Bar, continuous_bars, static_bars, steps
 from sweep.report.charts import timeline
 from sweep.report.charts.look import PICTURES, save_as
-from sweep.timelines import MOST_REQUESTS
+from sweep.report.charts.timeline import Window
+from sweep.report.words import number
+from sweep.timelines import MOST_REQUESTS, Replay, rows_of
 
 MOST_SLOTS = 330  # a line of the picture each
 
 
-def write_picture(path: Path, lengths: Sequence[int], slots: int, title: str) -> None:
-    """Writes both schedulers as SVG or PNG, by the ending of the path. Raises InputError where that cannot be."""
+def write_picture(path: Path, replay: Replay, title: str, shown: Window | None = None) -> None:
+    """Writes both schedulers as SVG or PNG, by the ending of the path. Raises InputError where that cannot be.
+
+    shown : the stretch of time that is drawn; None for all.
+    """
     if path.suffix.lower() not in PICTURES:
         raise InputError(f"--picture: {path} must end in {' or '.join(PICTURES)}")
-    if len(lengths) > MOST_REQUESTS:
-        raise InputError(f"--picture: {len(lengths):,} requests; a picture can show {MOST_REQUESTS:,}")
-    if slots > MOST_SLOTS:
-        raise InputError(f"--picture: {slots:,} slots; a picture can show {MOST_SLOTS:,}")
-    schedules = {"static": static_bars(lengths, slots), "continuous": continuous_bars(lengths, slots)}
-    static, continuous = map(steps, schedules.values())
+    if replay.requests > MOST_REQUESTS:
+        raise InputError(f"--picture: {replay.requests:,} requests; a picture can show {MOST_REQUESTS:,}")
+    if replay.slots > MOST_SLOTS:
+        raise InputError(f"--picture: {replay.slots:,} slots; a picture can show {MOST_SLOTS:,}")
+    static, continuous = replay.steps["static"], replay.steps["continuous"]
     if not continuous:
         raise InputError("--picture: no request has a token, so there is nothing to draw")
-    rows = [(name, *bar) for name, bars in schedules.items() for bar in bars]
-    schema = {"scheduler": pl.String, **dict.fromkeys(Bar._fields, pl.Int64)}
-    bars = pl.DataFrame(rows, schema=schema, orient="row")
     note = f"multiple {static / continuous:.3f}: {static:,} against {continuous:,} steps"
-    save_as(timeline(bars, slots, title, note), path)
+    if replay.unit == "s":
+        note += f"; {' against '.join(f'{number(over)} s' for over in replay.over.values())}"
+    bars = rows_of(replay, clock=replay.unit == "s" or replay.arrives)
+    save_as(timeline(bars, replay.slots, title, note, shown), path)

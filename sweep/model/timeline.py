@@ -7,6 +7,10 @@ import heapq
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
+
+from sweep.model.times import AnyTimes
+
 
 class Bar(NamedTuple):
     """A request in its slot: it emits a token in each of the steps `first_step` to `last_step`, counted from 1."""
@@ -15,6 +19,39 @@ class Bar(NamedTuple):
     slot: int
     first_step: int
     last_step: int
+
+
+class Span(NamedTuple):
+    """A request that came at `arrival` in its slot from `start` to `finish`, in seconds or in steps."""
+
+    request: int
+    slot: int
+    arrival: float
+    start: float
+    finish: float
+
+
+def spans_of(times: AnyTimes, *, in_seconds: bool) -> list[Span]:
+    """Spans of the first of the workloads, in order of start: each takes the lowest slot that is free by then.
+
+    A member of a static group that is done leaves its slot empty, since nobody starts before the whole group is done.
+    Requests without output take no slot.
+    """
+    arrival, start, finish = (moments[0] for moments in (times.arrival, times.start, times.finish))
+    unit = times.unit_s if in_seconds else 1.0
+    free: list[int] = []
+    busy: list[tuple[float, int]] = []  # until when each slot is
+    found = []
+    for request in np.lexsort((np.arange(len(start)), start)).tolist():
+        if not finish[request] > start[request]:
+            continue
+        while busy and busy[0][0] <= start[request]:
+            heapq.heappush(free, heapq.heappop(busy)[1])
+        slot = heapq.heappop(free) if free else len(busy)
+        heapq.heappush(busy, (float(finish[request]), slot))
+        moments = (float(moment[request] * unit) for moment in (arrival, start, finish))
+        found.append(Span(request, slot, *moments))
+    return found
 
 
 def static_bars(lengths: Sequence[int], slots: int) -> list[Bar]:

@@ -5,7 +5,6 @@ charts there are (`wishes`) and how they are drawn (`charts`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import polars as pl
@@ -13,7 +12,9 @@ import polars as pl
 from sweep.report import charts
 from sweep.report.charts.histogram import counted
 from sweep.report.charts.look import Chart
+from sweep.report.charts.timeline import SCHEDULERS, amount, middle, moments
 from sweep.report.claims import FAILS, HOLDS, UNDECIDED, Verdict
+from sweep.report.clock import overloaded
 from sweep.report.explained import approach_figure, waterfall_figure
 from sweep.report.findings import THEORY
 from sweep.report.intervals import Values
@@ -57,33 +58,56 @@ def figures(store: Store, cells: pl.DataFrame, verdicts: Sequence[Verdict]) -> l
     return found
 
 
-def timelines(folder: Path) -> list[Figure]:
-    """Slots against steps for the workloads in timelines.parquet, the worst and the median one of the main cell."""
-    path = folder / "timelines.parquet"
+def timelines(store: Store) -> list[Figure]:
+    """Slots against time for the workloads in timelines.parquet, the worst and the median one of the main cell."""
+    path = store.folder / "timelines.parquet"
     if not path.exists():
         return []
     frame = pl.read_parquet(path, glob=False)
     return [
-        _timeline(frame.filter(role=role), role, f"timeline-{place}" if place > 1 else "timeline")
+        _timeline(store.manifest, frame.filter(role=role), role, f"timeline-{place}" if place > 1 else "timeline")
         for place, role in enumerate(frame["role"].unique(maintain_order=True), 1)
     ]
 
 
-def _timeline(bars: pl.DataFrame, role: str, name: str) -> Figure:
-    static, continuous = (bars.filter(scheduler=name)["last_step"].max() for name in ("static", "continuous"))
-    assert isinstance(static, int)
-    assert isinstance(continuous, int)
+def _timeline(manifest: Mapping[str, Any], bars: pl.DataFrame, role: str, name: str) -> Figure:
+    unit, drawn = moments(bars)
+    of = {scheduler: drawn.filter(scheduler=scheduler) for scheduler in SCHEDULERS}
+    over = {scheduler: float(own["finish"].max()) for scheduler, own in of.items()}  # type: ignore[arg-type]
+    took = {scheduler: float((own["finish"] - own["arrival"]).mean()) for scheduler, own in of.items()}  # type: ignore[arg-type]
+    arrives = bool(drawn["arrival"].max())
     cell, slots, replicate = bars.select("cell", "slots", "replicate").row(0)
-    title = f"In the {role} workload static batching takes {number(static / continuous, 2)} times the steps"
-    chart = charts.timeline(bars, slots, title)
+    if overloaded(manifest["cells"][cell]):
+        title = f"In the {role} workload static batching falls behind while requests come"
+    else:
+        title = f"In the {role} workload {_compared(took if arrives else over, unit, arrives=arrives)}"
+    window = middle(of["continuous"]["arrival"].to_list(), SHOWN_ARRIVALS) if arrives else None
+    note = f"Shown are {number(window[0])} to {amount(window[1], unit)}" if window else ""
+    chart = charts.timeline(bars, slots, title, note, window)
+    means = f", {_against(took, unit)} from arrival to last token on average" if arrives else ""
     caption = (
-        f"Replicate {replicate:,} of cell {cell}, the one with the {_ROLES[role]} multiple: {static:,} against"
-        f" {continuous:,} steps. In a terminal: sweep replay DIR --cell {cell} --replicate {replicate}"
+        f"Replicate {replicate:,} of cell {cell}, the one with the {_ROLES[role]} multiple: {_against(over, unit)}"
+        f"{means}. In a terminal: sweep replay DIR --cell {cell} --replicate {replicate}"
     )
-    data = bars.select("scheduler", "request", "slot", "first_step", "last_step")
+    data = bars.drop("cell", "slots", "replicate", "role")
     return Figure(name, chart, _alternative("timeline", chart), caption, data)
 
 
+def _compared(times: Mapping[str, float], unit: str, *, arrives: bool) -> str:
+    """How many times the steps, or the time, static batching takes; of requests that arrive, one of them."""
+    times_as = f"{number(times['static'] / times['continuous'], 2)} times"
+    if arrives:
+        return f"a request takes {times_as} as long under static batching"
+    return f"static batching takes {times_as} {'the steps' if unit == 'steps' else 'as long'}"
+
+
+def _against(times: Mapping[str, float], unit: str) -> str:
+    """Both schedulers' figures, such as "5,797 against 1,148 steps"."""
+    static, continuous = (amount(times[scheduler], unit) for scheduler in SCHEDULERS)
+    return f"{static.removesuffix(f' {unit}')} against {continuous}"
+
+
+SHOWN_ARRIVALS = 120  # of a workload whose requests keep coming
 _ROLES = {"worst": "smallest", "median": "middle"}
 
 

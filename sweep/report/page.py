@@ -52,7 +52,7 @@ def write_report(store: Store, cells: pl.DataFrame | None = None) -> Path:
     cells = write_cells(store) if cells is None else cells
     verdicts = check(store)
     drawn = [*traffic_figures(store.folder, cells), *figures(store, cells, verdicts)]
-    slots = timelines(store.folder)
+    slots = timelines(store)
     folder = store.folder / "charts"
     pictures, last = ([(one, save(one.chart, folder, one.name)) for one in part] for part in (drawn, slots))
     _drop_others(folder, {figure.name for figure in (*drawn, *slots)})

@@ -52,6 +52,14 @@ def timed_columns(chunk: Chunk, cells: Sequence[Cell]) -> dict[str, Array]:
     return {name: np.concatenate([row[name] for row in rows]) for name in rows[0]}
 
 
+def times_of(point: Point, cell: Cell, replicate: int) -> dict[str, AnyTimes]:
+    """When the requests of one workload came, had their slots and were done, by scheduler."""
+    assert cell.timing is not None
+    work = _drawn(point, replicate, 1)
+    requests = _requests(point, cell.timing, work, replicate, 1)
+    return {name: run_on(cell, name, work, requests).times for name in SCHEDULERS}
+
+
 def timed_ns(cell: Cell, measure: Sequence[str]) -> float:
     """About how long a request takes on a cell's server; fixed, since the boundaries of chunks follow from it."""
     assert cell.timing is not None
