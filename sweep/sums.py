@@ -24,9 +24,10 @@ from sweep.results import Store
 from sweep.shards import metrics
 
 Values: TypeAlias = npt.NDArray[Any]
-_End: TypeAlias = tuple[float, int]  # an extreme value, and the replicate that has it
+_Ends: TypeAlias = tuple[tuple[float, int], ...]  # extreme values, the furthest first, with their replicates
 
 LINES = 100  # of the grid in one unit of the multiple
+KEPT = 3  # of the smallest and of the largest values: as many replicates as a verdict names
 HALF = 2**62  # a whole number beyond 64 bits stands in two columns: high * 2^62 + low
 CONTROLS = ("output_tokens", "static_steps")  # counts whose expectation theory may know
 
@@ -37,12 +38,20 @@ class Sums(NamedTuple):
     n: int = 0  # workloads in which it is defined
     mean: float = math.nan
     deviations: float = 0.0  # sum of squared deviations from the mean
-    low: float = math.inf
-    low_replicate: int = -1
-    high: float = -math.inf
-    high_replicate: int = -1
+    lowest: _Ends = ()
+    highest: _Ends = ()
     total: int | None = None
     total_squares: int | None = None
+
+    @property
+    def low(self) -> float:
+        """The smallest value."""
+        return self.lowest[0][0] if self.lowest else math.inf
+
+    @property
+    def high(self) -> float:
+        """The largest value."""
+        return self.highest[0][0] if self.highest else -math.inf
 
     @property
     def sd(self) -> float | None:
@@ -82,8 +91,9 @@ def summary_schema(measure: Sequence[str]) -> dict[str, Any]:
     for metric in metrics(measure):
         count = metric in COUNTS
         schema[f"{metric}_n"] = pl.Int64
-        for end in ("low", "high"):
-            schema |= {f"{metric}_{end}": pl.Int64 if count else pl.Float64, f"{metric}_{end}_replicate": pl.Int64}
+        for end in ("lowest", "highest"):
+            kind = pl.Int64 if count else pl.Float64
+            schema |= {f"{metric}_{end}": pl.List(kind), f"{metric}_{end}_replicates": pl.List(pl.Int64)}
         halves = [f"{name}_{half}" for name in ("sum", "squares") for half in ("high", "low")]
         schema |= {f"{metric}_{name}": pl.Int64 for name in halves} if count else {}
         schema |= {} if count else {f"{metric}_{name}": pl.Float64 for name in ("mean", "deviations")}
@@ -141,15 +151,18 @@ def _sums(row: Mapping[str, Any], metric: str) -> Sums:
     n = row[f"{metric}_n"]
     if n == 0:
         return Sums(total=0, total_squares=0) if metric in COUNTS else Sums()
-    low, high = ((row[f"{metric}_{end}"], row[f"{metric}_{end}_replicate"]) for end in ("low", "high"))
+    low, high = (
+        tuple(zip(row[f"{metric}_{end}"], row[f"{metric}_{end}_replicates"], strict=True))
+        for end in ("lowest", "highest")
+    )
     if metric in COUNTS:
         return _of_counts(n, low, high, _whole(row, f"{metric}_sum"), _whole(row, f"{metric}_squares"))
-    return Sums(n, row[f"{metric}_mean"], row[f"{metric}_deviations"], *low, *high)
+    return Sums(n, row[f"{metric}_mean"], row[f"{metric}_deviations"], low, high)
 
 
-def _of_counts(n: int, low: _End, high: _End, total: int, squares: int) -> Sums:
+def _of_counts(n: int, low: _Ends, high: _Ends, total: int, squares: int) -> Sums:
     deviations = Fraction(n * squares - total * total, n)
-    return Sums(n, total / n, float(deviations), *low, *high, total, squares)
+    return Sums(n, total / n, float(deviations), low, high, total, squares)
 
 
 def _joined(a: Tally, b: Tally) -> Tally:
@@ -171,11 +184,11 @@ def _joined_products(a: Tally, b: Tally, metric: str, control: str) -> float | N
 def _joined_sums(a: Sums, b: Sums) -> Sums:
     if a.n == 0 or b.n == 0:
         return a if b.n == 0 else b
-    low = (a.low, a.low_replicate) if a.low <= b.low else (b.low, b.low_replicate)
-    high = (a.high, a.high_replicate) if a.high >= b.high else (b.high, b.high_replicate)
+    low = tuple(sorted(a.lowest + b.lowest)[:KEPT])
+    high = tuple(sorted(a.highest + b.highest, key=lambda end: (-end[0], end[1]))[:KEPT])
     n = a.n + b.n
     if a.total is not None and b.total is not None and a.total_squares is not None and b.total_squares is not None:
         return _of_counts(n, low, high, a.total + b.total, a.total_squares + b.total_squares)
     apart = b.mean - a.mean
     mean = a.mean + apart * b.n / n
-    return Sums(n, mean, a.deviations + b.deviations + apart * apart * a.n * b.n / n, *low, *high)
+    return Sums(n, mean, a.deviations + b.deviations + apart * apart * a.n * b.n / n, low, high)

@@ -4,7 +4,7 @@ import numpy as np
 
 from sweep.metrics import COUNTS
 from sweep.shards import metrics
-from sweep.sums import HALF, controls_of, places_of
+from sweep.sums import HALF, KEPT, controls_of, places_of
 
 
 def summary_row(cell, replicates, columns, measure):
@@ -27,9 +27,8 @@ def _column(values, replicates, *, whole):
     known = ~np.isnan(values)
     values, replicates = values[known], replicates[known]
     row = {"n": len(values)}
-    if len(values):
-        for end, place in (("low", int(values.argmin())), ("high", int(values.argmax()))):
-            row |= {end: values[place].item(), f"{end}_replicate": int(replicates[place])}
+    for end, order in (("lowest", np.argsort(values, kind="stable")), ("highest", np.argsort(-values, kind="stable"))):
+        row |= {end: values[order[:KEPT]].tolist(), f"{end}_replicates": replicates[order[:KEPT]].tolist()}
     if whole:
         numbers = values.tolist()
         return row | _halves("sum", sum(numbers)) | _halves("squares", sum(number * number for number in numbers))

@@ -11,7 +11,7 @@ from reference_summing import summary_row
 
 from sweep.metrics import ALWAYS
 from sweep.model import tally
-from sweep.model.tally import measured
+from sweep.model.tally import counted, measured
 from sweep.rows.summing import summary_parquet
 from sweep.sums import summary_schema
 
@@ -95,12 +95,17 @@ def test_so_is_one_of_a_whole_chunk(n):
 def test_a_mean_and_its_deviations_are_added_in_the_order_of_numpy(values):
     numbers = np.array(values)
     mean = numbers.mean()
-    assert measured(numbers)[3:] == (mean, ((numbers - mean) ** 2).sum())
+    assert measured(numbers, *np.empty((2, 3), np.int64))[1:] == (mean, ((numbers - mean) ** 2).sum())
 
 
-def test_the_first_of_equal_extremes_is_named():
-    values = np.array([np.nan, 2.0, 1.0, 3.0, 1.0, 3.0, 0.5 + 0.5])
-    assert measured(values)[:3] == (6, 2, 3)
+def test_of_equal_extremes_the_first_come_first():
+    values, (lows, highs) = np.array([np.nan, 2.0, 1.0, 3.0, 1.0, 3.0, 0.5 + 0.5]), np.empty((2, 4), np.int64)
+    assert measured(values, lows, highs)[0] == 6
+    assert (lows.tolist(), highs.tolist()) == ([2, 4, 6, 1], [3, 5, 1, 2])
+    counted(np.array([7, 7, 2]), lows, highs)
+    assert (lows.tolist(), highs.tolist()) == ([2, 0, 1, -1], [0, 1, 2, -1])
+    assert measured(np.array([np.inf, np.nan, -np.inf]), lows, highs)[0] == 2
+    assert (lows.tolist(), highs.tolist()) == ([2, 0, -1, -1], [0, 2, -1, -1])
 
 
 def test_columns_that_are_read_only_or_strided_are_summed_by_the_same_compiled_kernels():

@@ -18,22 +18,25 @@ _DEPTH = 64  # of the tree of halves, for any length there is
 
 
 @kernel
-def counted(values: I64) -> tuple[int, int, int, int]:
-    """Places of the first smallest and the first largest, the sum and the sum of squares modulo 2^64, as int64.
+def counted(values: I64, lows: I64, highs: I64) -> tuple[int, int]:
+    """The sum and the sum of squares modulo 2^64, as int64. Writes the places of the smallest and the largest values.
 
-    values : (n,), int64, n > 0.
+    values : (n,), int64. lows, highs : (kept,), the most extreme first, of equal ones the first; -1 where none is left.
     """
-    low, high, total, squares = 0, 0, 0, 0
-    smallest, largest = values[0], values[0]
+    lows[:] = highs[:] = -1
+    total, squares, last = 0, 0, len(lows) - 1
+    low_edge, high_edge = np.iinfo(np.int64).max, np.iinfo(np.int64).min
     for place in range(len(values)):
         value = values[place]
         total += value
         squares += value * value
-        if value < smallest:
-            smallest, low = value, place
-        if value > largest:
-            largest, high = value, place
-    return low, high, total, squares
+        if value < low_edge:
+            _rank(values, place, lows, 1)
+            low_edge = values[lows[last]] if lows[last] >= 0 else low_edge
+        if value > high_edge:
+            _rank(values, place, highs, -1)
+            high_edge = values[highs[last]] if highs[last] >= 0 else high_edge
+    return total, squares
 
 
 @kernel
@@ -46,30 +49,43 @@ def product(a: I64, b: I64) -> int:
 
 
 @kernel
-def measured(values: F64) -> tuple[int, int, int, float, float]:
-    """How many are known, places of the first smallest and largest of these, their mean and squared deviations.
+def measured(values: F64, lows: I64, highs: I64) -> tuple[int, float, float]:
+    """How many are known, their mean and squared deviations, 0 where none is. Writes places as `counted` does.
 
-    values : (n,), float64, nan where not known. The places are -1 and the rest 0 where none is known.
+    values : (n,), float64, nan where not known.
     """
-    unknown, low, high = 0, -1, -1
-    smallest, largest = np.inf, -np.inf
+    lows[:] = highs[:] = -1
+    unknown, last = 0, len(lows) - 1
+    low_edge, high_edge = np.inf, -np.inf
     for place in range(len(values)):
         value = values[place]
-        if not smallest <= value <= largest:  # seldom, so that most values cost one branch
+        if not low_edge <= value <= high_edge:  # seldom, so that most values cost one branch
             if value != value:
                 unknown += 1
                 continue
-            if value < smallest or low < 0:
-                smallest, low = value, place
-            if value > largest or high < 0:
-                largest, high = value, place
+            if value < low_edge or lows[last] < 0:
+                _rank(values, place, lows, 1)
+                low_edge = values[lows[last]] if lows[last] >= 0 else low_edge
+            if value > high_edge or highs[last] < 0:
+                _rank(values, place, highs, -1)
+                high_edge = values[highs[last]] if highs[last] >= 0 else high_edge
     known = len(values) - unknown
     if known == 0:
-        return 0, -1, -1, 0.0, 0.0
+        return 0, 0.0, 0.0
     if known < len(values):
         values = values[~np.isnan(values)]
     mean = _added(values, 0.0, False) / known
-    return known, low, high, mean, _added(values, mean, True)
+    return known, mean, _added(values, mean, True)
+
+
+@kernel
+def _rank(values, place, places, sign):
+    """Puts a place among those of smaller values (larger ones for a sign of -1), and drops the last of them."""
+    at = len(places) - 1
+    while at > 0 and (places[at - 1] < 0 or sign * values[place] < sign * values[places[at - 1]]):
+        places[at] = places[at - 1]
+        at -= 1
+    places[at] = place
 
 
 @kernel

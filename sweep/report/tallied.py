@@ -15,7 +15,7 @@ import numpy as np
 
 from sweep.report.adjusted import adjusted_of_sums, expectations
 from sweep.report.intervals import Ends, Interval, Values, both, percentile_ranks, t_interval, wilson
-from sweep.sums import Sums, Tally, bounds_of
+from sweep.sums import KEPT, Sums, Tally, bounds_of
 
 MOST_DRAWN = 1_000_000  # values that a chart is made from
 NO_ROWS = "rows were not kept, and sums cannot tell"
@@ -111,11 +111,13 @@ def share_interval(tally: Tally, within: Met) -> tuple[float | None, Interval | 
 
 
 def worst(tally: Tally, metric: str, low: float, high: float) -> list[int]:
-    """The replicate with the extreme value that is furthest out of the bounds, or nearest to leaving them."""
+    """The replicates furthest out of the bounds, or nearest to leaving them, the worst first; ties by number.
+
+    Those are among the extremes, of which as many are kept. Undefined workloads are not named.
+    """
     sums = tally.sums[metric]
-    if sums.n == 0:
-        return []
-    return [sums.low_replicate if sums.low - low <= high - sums.high else sums.high_replicate]
+    room = {replicate: min(value - low, high - value) for value, replicate in sums.lowest + sums.highest}
+    return sorted(room, key=lambda replicate: (room[replicate], replicate))[:KEPT]
 
 
 def drawn_values(tally: Tally) -> tuple[Values, int]:

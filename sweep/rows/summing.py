@@ -9,7 +9,7 @@ import polars as pl
 from sweep.metrics import COUNTS
 from sweep.model.tally import codeviations, counted, histogram, measured, product
 from sweep.shards import metrics, shard_bytes
-from sweep.sums import CONTROLS, HALF, LINES, Values, controls_of, places_of, summary_schema
+from sweep.sums import CONTROLS, HALF, KEPT, LINES, Values, controls_of, places_of, summary_schema
 
 _WIDEST = 2**20  # places that are counted in an array; beyond it they are sorted
 _EXACT = 2.0**52  # lines up to which every place is a whole number of 64 bits
@@ -35,7 +35,7 @@ def summary_parquet(
         _add_products(rows, metric, values, controls)
     static, continuous = (column(metric).reshape(len(cells), -1) for metric in ("static_steps", "continuous_steps"))
     for row, a, b in zip(rows, static, continuous, strict=True):
-        largest = row["static_steps_high"] * row["continuous_steps_high"]
+        largest = row["static_steps_highest"][0] * row["continuous_steps_highest"][0]
         row |= _halves("steps_product", _products(a, b, largest))
     return shard_bytes(pl.DataFrame(rows, schema=summary_schema(measure)), metadata)
 
@@ -46,7 +46,7 @@ def _add(rows: Sequence[dict[str, Any]], metric: str, values: Values, replicates
     for row, mine in zip(rows, values.reshape(len(rows), -1), strict=True):
         row |= {f"{metric}_{name}": value for name, value in summed(mine, replicates).items()}
         if metric == "multiple":
-            row |= _placed(mine, row.get("multiple_low"), row.get("multiple_high"))
+            row |= _placed(mine, row["multiple_lowest"], row["multiple_highest"])
 
 
 def _add_products(rows: Sequence[dict[str, Any]], metric: str, values: Values, controls: Mapping[str, Values]) -> None:
@@ -69,23 +69,29 @@ def _mean(row: Mapping[str, Any], metric: str) -> float:
 def _of_counts(counts: Values, replicates: range) -> dict[str, Any]:
     """What is kept of whole numbers that are not negative, which are always known."""
     values = _as_kernels_take(counts, np.int64)
-    low, high, total, squares = counted(values)
-    largest, n = int(values[high]), len(values)
+    lows, highs = np.empty((2, KEPT), np.int64)
+    total, squares = counted(values, lows, highs)
+    largest, n = int(values[highs[0]]), len(values)
     exact = total if largest * n < 2**63 else sum(values.tolist())
-    row = {"n": n, **_end("low", values, replicates, low), **_end("high", values, replicates, high)}
+    row = {"n": n, **_ends(values, replicates, lows, highs)}
     row |= _halves("sum", exact)
     return row | _halves("squares", squares if largest**2 * n < 2**63 else _products(values, values, largest**2))
 
 
 def _of_numbers(numbers: Values, replicates: range) -> dict[str, Any]:
     values = _as_kernels_take(numbers, np.float64)
-    n, low, high, mean, deviations = measured(values)
-    ends = {**_end("low", values, replicates, low), **_end("high", values, replicates, high)} if n else {}
-    return {"n": n, **ends, "mean": mean, "deviations": deviations}
+    lows, highs = np.empty((2, KEPT), np.int64)
+    n, mean, deviations = measured(values, lows, highs)
+    return {"n": n, **_ends(values, replicates, lows, highs), "mean": mean, "deviations": deviations}
 
 
-def _end(name: str, values: Values, replicates: range, place: int) -> dict[str, Any]:
-    return {name: values[place].item(), f"{name}_replicate": replicates[place]}
+def _ends(values: Values, replicates: range, lows: Values, highs: Values) -> dict[str, list[Any]]:
+    """The extreme values and the replicates that have them, from their places, -1 for none."""
+    row: dict[str, list[Any]] = {}
+    for name, places in (("lowest", lows.tolist()), ("highest", highs.tolist())):
+        there = [place for place in places if place >= 0]
+        row |= {name: values[there].tolist(), f"{name}_replicates": [replicates[place] for place in there]}
+    return row
 
 
 def _products(a: Values, b: Values, largest: int) -> int:
@@ -99,10 +105,11 @@ def _halves(name: str, value: int) -> dict[str, int]:
     return {f"{name}_high": value // HALF, f"{name}_low": value % HALF}
 
 
-def _placed(multiple: Values, low: float | None, high: float | None) -> dict[str, list[int]]:
+def _placed(multiple: Values, lowest: Sequence[float], highest: Sequence[float]) -> dict[str, list[int]]:
     """The places on the grid that have any, in order, and how many each has; a larger value is in no lower place."""
-    if low is None or high is None:
+    if not lowest:
         return {"multiple_places": [], "multiple_counts": []}
+    low, high = lowest[0], highest[0]
     if not -_EXACT < low * LINES <= high * LINES < _EXACT:
         return _sorted_places(multiple)
     first, last = places_of(np.array([low, high])).tolist()
