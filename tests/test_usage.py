@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+import typer
 
 from sweep import cli
 
@@ -56,8 +57,10 @@ def test_what_a_command_needs_is_named_where_it_is_missing(refusal, command):
 def numbers():
     """Every option that is a number: its command, its name, whether it is whole, and its lower limit or None."""
     kinds = {int: True, int | None: True, float: False, float | None: False}
+    built = typer.main.get_command(cli.app).commands
+    options = {(called, each.name): each.opts[-1] for called in COMMANDS for each in built[called].params}
     return [
-        (called, f"--{name.replace('_', '-')}", kinds[typed.__origin__], typed.__metadata__[0].min)
+        (called, options[called, name], kinds[typed.__origin__], typed.__metadata__[0].min)
         for command, called in zip(cli.app.registered_commands, COMMANDS, strict=True)
         for name, typed in command.callback.__annotations__.items()
         if getattr(typed, "__origin__", None) in kinds

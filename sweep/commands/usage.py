@@ -70,7 +70,10 @@ def _reason(error: typer.TyperException) -> str:
     kind, given = fault["type"], str(fault["input"])
     shown = given if len(given) <= LONGEST_SHOWN else f"{given[:LONGEST_SHOWN]}..."
     if kind in LIMITS:
-        return f"{LIMITS[kind].format(**fault['ctx'])}, got {shown}"
+        limits = {
+            name: f"{limit:g}" if isinstance(limit, float) else f"{limit:,}" for name, limit in fault["ctx"].items()
+        }
+        return f"{LIMITS[kind].format(**limits)}, got {shown}"
     if kind.startswith(("int_", "float_", "finite_")):
         return f'must be a {"whole " if kind.startswith("int_") else ""}number, got "{shown}"'
     if choices := _NO_CHOICE.fullmatch(fault["msg"]):
