@@ -9,11 +9,13 @@ import polars as pl
 import pytest
 from folders import claim, from_multiples, write_folder
 
+from sweep.metrics import METRICS, unit_of
 from sweep.report import charts
 from sweep.report.charts.curves import _apart, _log_ticks
-from sweep.report.charts.look import RED, SCHEDULER_COLORS
+from sweep.report.charts.look import RED, SCHEDULER_COLORS, wrapped
 from sweep.report.claims import check
 from sweep.report.summary import summarise
+from sweep.report.words import metric_name
 
 MULTIPLES = np.random.default_rng(5).normal(4.7, 0.4, 1_000).round(4)
 FIVE = claim(at_least=5, of={"share": 0.95}) | {"text": "continuous batching is at least 5x"}
@@ -442,3 +444,18 @@ def test_latencies_of_one_scheduler_are_told_apart_by_what_they_are(tmp_path: Pa
 )
 def test_a_logarithmic_axis_has_as_many_ticks_as_there_is_room_for(low: float, high: float, ticks: list[float]) -> None:
     assert _log_ticks(low, high) == pytest.approx(ticks)
+
+
+def test_the_unit_that_a_name_tells_is_that_of_the_axis() -> None:
+    for metric in METRICS:
+        unit, title = unit_of(metric), metric_name(metric).title
+        if title.endswith(")") and unit:
+            assert title.endswith(f"({unit})") or unit == "share", metric
+        assert unit or not title.endswith(("(s)", "(tokens)", "(steps)", "(requests/s)")), metric
+
+
+def test_a_number_and_its_unit_stay_on_one_line() -> None:
+    assert wrapped("it differs most at load = 0.15: 27.2 s under one", 37) == [
+        "it differs most at load = 0.15:",
+        "27.2 s under one",
+    ]

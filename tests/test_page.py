@@ -548,7 +548,8 @@ def test_a_study_with_arrivals_leads_with_a_latency_of_both_schedulers_against_l
     lines = {"kind": "lines", "x": "arrivals_load", "metric": both, "log": True}
     assert fitting_charts(arriving(tmp_path / "a", [0.1, 0.5]).manifest)[0] == lines
     assert fitting_charts(arriving(tmp_path / "b", [0.01, 0.5]).manifest)[0] == lines | {"log_x": True}
-    store = arriving(tmp_path / "c", [0.1, 0.5])
+    store = arriving(tmp_path / "c", [0.1, 0.5], charts=[{"kind": "lines"}])
+    assert wished(store.manifest) == [{"kind": "lines", "x": "arrivals_load", "metric": "multiple"}]
     del store.manifest["points"][0]["horizon"]
     assert fitting_charts(store.manifest)[0]["metric"] == "multiple"
     found = figures(arriving(tmp_path / "d", [0.1, 0.5]), summarise(arriving(tmp_path / "e", [0.1, 0.5])), [])

@@ -22,7 +22,8 @@ def wished(manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
     own = [{key: value for key, value in chart.items() if value is not None} for chart in manifest["charts"]]
     if not own:
         return fitting
-    defaults = {str(chart["kind"]): chart for chart in reversed(fitting)}
+    axes = [{key: chart[key] for key in ("kind", "x", "y", "color") if key in chart} for chart in fitting]
+    defaults = {str(chart["kind"]): chart for chart in reversed(axes)}
     filled = [{"metric": "multiple", **_filled(chart, defaults.get(str(chart["kind"]), {}))} for chart in own]
     return [chart for chart in filled if _can_be_drawn(chart, manifest)]
 

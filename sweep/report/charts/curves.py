@@ -78,7 +78,7 @@ def _reach(frame: pl.DataFrame, metrics: Sequence[str], claim: Claim | None) -> 
     if "multiple" in metrics:
         low = min(low, 1.0)  # one is no gain, the natural foot of this axis
     elif 0 < low < high / 2:
-        low = 0.0
+        low = min(low, 1.0) if set(metrics) <= set(RATIOS) else 0.0
     span = (high - low) or abs(high) / 4 or 1.0
     others = [*frame["theory"].drop_nulls(), *(bounds(claim) if claim else ())]
     near = [clamp(value, low - span / 2, high + span / 2) for value in others if math.isfinite(value)]

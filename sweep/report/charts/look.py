@@ -101,7 +101,7 @@ def series_colors(n: int) -> list[str]:
 def wrapped(text: str, width: int) -> list[str]:
     """The text in lines of about this many characters, broken between words, since Vega breaks none."""
     rows = [""]
-    for word in re.split(r"(?<!=) (?!=|%|[KMGT]i?B\b)", text):  # "cv = 2" and "64 GiB" stay together
+    for word in re.split(r"(?<!=) (?!=|%|[KMGT]i?B\b|s\b|steps\b)", text):  # "cv = 2" and "64 GiB" stay together
         if rows[-1] and len(rows[-1]) + len(word) + 1 > width:
             rows.append("")
         rows[-1] = f"{rows[-1]} {word}".strip()
