@@ -405,9 +405,13 @@ def test_an_interval_that_reaches_below_0_is_cut_at_the_foot_of_a_logarithmic_ax
 
 
 def test_a_mean_of_0_makes_a_logarithmic_axis_linear_and_the_picture_says_so(tmp_path: Path) -> None:
-    chart = charts.lines(both(tmp_path, [9.0, 40.0], [0.0, 2.0]), "arrivals_load", metric=WAITS, log=True)
+    chart = charts.lines(both(tmp_path / "y", [9.0, 40.0], [0.0, 2.0]), "arrivals_load", metric=WAITS, log=True)
     assert "type" not in layer_of(chart, "area")["encoding"]["y"]["scale"]
-    assert "a mean of 0 has no place on a logarithmic one" in words(chart)
+    assert "A mean of 0 has no place on a logarithmic axis, so this one is linear" in words(chart)
+    cells = both(tmp_path / "x", [9.0, 40.0], [0.1, 2.0], {"arrivals_load": [0.0, 0.5]})
+    chart = charts.lines(cells, "arrivals_load", metric=WAITS, log_x=True)
+    assert layer_of(chart, "line")["encoding"]["x"]["scale"]["type"] == "linear"
+    assert "The value 0 of arrivals_load has no place on a logarithmic axis, so this one is linear" in words(chart)
 
 
 def test_the_horizontal_axis_is_logarithmic_where_it_is_asked_for(tmp_path: Path) -> None:

@@ -49,7 +49,9 @@ def lines(
     if frame["value"].count() == 0:
         return styled(nothing(), title, subtitle)
     positive = bool((frame["value"].drop_nulls() > 0).all())
-    subtitle += ["The axis is linear, since a mean of 0 has no place on a logarithmic one"] if log > positive else []
+    no_place = "has no place on a logarithmic axis, so this one is linear"
+    subtitle += [f"A mean of 0 {no_place}"] if log and not positive else []
+    subtitle += [f"The value 0 of {x} {no_place}"] if log_x and joined and cells[x].min() == 0 else []
     log = log and positive
     domain = _log_reach(frame) if log else _reach(frame, metrics, claim)
     if log:
