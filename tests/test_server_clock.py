@@ -25,6 +25,7 @@ from sweep.model.times import Requests, in_units
 
 ENGINE_RUNS = sorted((Path(__file__).parent / "golden" / "vllm").glob("*.json"))
 quick = settings(deadline=None, derandomize=True, max_examples=150)
+thorough = settings(deadline=None, derandomize=True, max_examples=600)
 
 UNIT = Constant(1.0)
 LINE = Affine(0.5, 0.25, 1 / 64, 1 / 32)  # sums of such terms are exact
@@ -179,13 +180,13 @@ def assert_told(run: ServedTimes, expected: tuple[list, dict]) -> None:
         assert name not in counters or run.counters[name][0] == counters[name]
 
 
-@quick
+@thorough
 @given(traffic(), servers(), st.sampled_from(ALL_KINDS))
 def test_continuous_batching_on_a_clock_is_what_its_twin_does(requests, server, step_time) -> None:
     assert_told(continuous(requests, step_time, **server), told(requests, step_time, rules(**server)))
 
 
-@quick
+@thorough
 @given(traffic(prefix=11), servers(longest=61), st.sampled_from(ALL_KINDS), st.data())
 def test_it_is_what_its_twin_does_when_prefixes_are_cached(requests, server, step_time, data) -> None:
     size = requests.output.size
@@ -195,7 +196,7 @@ def test_it_is_what_its_twin_does_when_prefixes_are_cached(requests, server, ste
     assert_told(run, told(requests, step_time, rules(**server), 11, groups))
 
 
-@quick
+@thorough
 @given(
     traffic(), servers(), st.sampled_from(ALL_KINDS), st.sampled_from([0.0, 3.0, 40.0]), st.booleans(), st.booleans()
 )
@@ -420,9 +421,9 @@ def test_a_lone_client_is_served_at_once_every_time() -> None:
 
 def test_a_group_starts_when_the_next_one_does_not_fit_and_not_only_when_all_places_are_taken() -> None:
     requests = coming([0, 1, 2, 30], [4, 4, 4, 4], 10)
-    limits = {"kind": "reserve", "slots": 3, "cache_tokens": 100, "max_wait_s": 10}  # 10 + 40 for each: two fit
+    limits = {"kind": "reserve", "slots": 4, "cache_tokens": 100, "max_wait_s": 10}  # 10 + 40 for each: two fit
     assert in_groups(requests, **limits).times.start[0].tolist() == [2, 2, 12, 40]
-    assert in_groups(requests, **limits | {"cache_tokens": 150}).times.start[0].tolist() == [2, 2, 2, 40]
+    assert in_groups(requests, **limits | {"slots": 3, "cache_tokens": 150}).times.start[0].tolist() == [2, 2, 2, 40]
 
 
 def test_who_is_preempted_goes_ahead_of_a_lower_rank() -> None:
