@@ -85,6 +85,29 @@ def test_damaged_code_is_compiled_again_and_replaced(warm, kind, harm):
     assert ask(warm) == ("2 0", [])
 
 
+@pytest.mark.parametrize("change", ["the kernel it calls", "a number that one names"])
+def test_a_kernel_is_compiled_again_when_what_it_calls_has_changed_in_another_file(tmp_path, change):
+    """numba alone would go on with the old code: it looks at the file of the outer kernel only."""
+    opening = "from sweep.model.compiled import kernel\n"
+    question = f"{opening}from answer import twice\n@kernel\ndef doubled(x):\n    return twice(x)\n"
+    answer = f"{opening}from numbers_of import TWO\n@kernel\ndef twice(x):\n    return {{}}\n"
+    ask_it = "import sweep.model, question; print(question.doubled(21), question.doubled.stats.cache_hits.total())"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(PACKAGE.parent)])}
+    environment |= {"NUMBA_CACHE_DIR": str(tmp_path / "kept")}
+
+    def said(number, body):
+        (tmp_path / "numbers_of.py").write_text(f"TWO = {number}\n")
+        (tmp_path / "answer.py").write_text(answer.format(body))
+        command = [sys.executable, "-B", "-c", ask_it]
+        return subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+
+    (tmp_path / "question.py").write_text(question)
+    assert said(2, "x * TWO").split() == ["42", "0"]
+    assert said(2, "x * TWO").split() == ["42", "1"]
+    number, body = (2, "x * TWO + 1") if change == "the kernel it calls" else (3, "x * TWO")
+    assert said(number, body).split() == [str(21 * number + (number == 2)), "0"]
+
+
 def test_code_for_other_types_or_another_processor_is_not_run(warm):
     first, second = sorted((warm / "kept").rglob("*.nbc"))
     swapped = first.read_bytes(), second.read_bytes()

@@ -2,8 +2,9 @@
 
 numba keeps code by itself, but stops at an index that was cut short, trusts the bytes it finds, and lets two processes
 that start cold at the same time give one file two contents. Here a file carries its checksum and the processor it is
-for, and what does not fit, these or the types, is compiled again. Where nothing can be written, nothing is kept, and
-`notes` says why.
+for, and what does not fit, these or the types, is compiled again. numba also looks at changes in a kernel's own file
+only; here a kernel is compiled again when one that it calls, or a number that any of them names, has changed in another
+file. Where nothing can be written, nothing is kept, and `notes` says why.
 """
 
 import hashlib
@@ -14,8 +15,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+import numpy as np
 from numba import njit
 from numba.core import caching, sigutils
+from numba.core.dispatcher import Dispatcher
 from numba.core.serialize import dumps
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -69,6 +72,9 @@ class _Kept(caching.FunctionCache):
 
     _impl_class = _Checked
 
+    def _index_key(self, sig: Any, codegen: Any) -> tuple[Any, ...]:
+        return (*super()._index_key(sig, codegen), _digest(self._py_func))
+
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
             result = super().load_overload(sig, target_context)
@@ -85,3 +91,23 @@ class _Kept(caching.FunctionCache):
         except Exception as error:
             reason = getattr(error, "strerror", None) or error
             _NOTES[f"compiled code cannot be kept in {self.cache_path}: {reason}, {_COSTS}"] = None
+
+
+def _digest(function: Callable[..., Any]) -> str:
+    """SHA-256 of a kernel and of all that it calls, with the numbers that they name; all are defined by its first call.
+
+    Arrays that are named, and what is not a number, do not count.
+    """
+    reached: dict[tuple[str, str], tuple[Any, ...]] = {}
+    todo = [function]
+    while todo:
+        one = todo.pop()
+        place, code = (one.__module__, one.__qualname__), one.__code__
+        if place in reached:
+            continue
+        named = {name: one.__globals__.get(name) for name in code.co_names}
+        numbers = [(name, repr(value)) for name, value in named.items() if isinstance(value, int | float | np.generic)]
+        constants = [getattr(value, "co_code", value) for value in code.co_consts]  # a nested code has no fixed text
+        reached[place] = code.co_code, constants, code.co_names, numbers
+        todo += [value.py_func for value in named.values() if isinstance(value, Dispatcher)]
+    return hashlib.sha256(repr(sorted(reached.items())).encode()).hexdigest()
