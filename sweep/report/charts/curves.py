@@ -43,15 +43,13 @@ def lines(
     frame = line_frame(cells, x, color, drawn)
     joined = bool(cells[x].dtype.is_numeric())
     title = side_by_side.title(cells, x, color, metrics)
+    positive = bool((frame["value"].drop_nulls() > 0).all())
     subtitle = [*findings.under_means(cells, note), *_key(frame, metrics, joined=joined)]
     subtitle += side_by_side.notes(cells, x, metrics)
+    subtitle += _no_place(mean=log and not positive, value_of=x if log_x and joined and cells[x].min() == 0 else "")
     subtitle += findings.reasons(cells, [name for name in (color, x) if name])
     if frame["value"].count() == 0:
         return styled(nothing(), title, subtitle)
-    positive = bool((frame["value"].drop_nulls() > 0).all())
-    no_place = "has no place on a logarithmic axis, so this one is linear"
-    subtitle += [f"A mean of 0 {no_place}"] if log and not positive else []
-    subtitle += [f"The value 0 of {x} {no_place}"] if log_x and joined and cells[x].min() == 0 else []
     log = log and positive
     domain = _log_reach(frame) if log else _reach(frame, metrics, claim)
     if log:
@@ -62,16 +60,26 @@ def lines(
     named = "mean" if len(metrics) > 1 else f"mean {metrics[0]}"
     tooltip = tooltips(("label", x), ("series", color or "line"), ("text", named), ("n", "workloads"))
     base = alt.Chart(frame).encode(x=horizontal, color=color_of(drawn), tooltip=tooltip)
-    if not joined and len(drawn) > 1:
-        apart = alt.Scale(paddingInner=0, paddingOuter=0.35)
-        base = base.encode(xOffset=alt.XOffset("series:N", sort=[line.name for line in drawn], scale=apart))
+    base = base if joined or len(drawn) == 1 else _beside(base, drawn)
     layers = [*_interval_layers(base, vertical, drawn, joined=joined)]
     layers += _reference_rules(frame, metrics, claim, domain)
     layers += [_theory_layer(base, vertical, name, joined=joined) for name in THEORIES if frame[name].count()]
-    if len(drawn) > 1:
-        layers += _end_labels(frame, drawn, horizontal, domain, log=log, joined=joined)
+    layers += _end_labels(frame, drawn, horizontal, domain, log=log, joined=joined) if len(drawn) > 1 else []
     width = WIDTH if joined else alt.Step(clamp(WIDTH / cells[x].n_unique(), 40, 150), **{"for": "position"})
     return styled(alt.layer(*layers), title, subtitle, width=width, height=HEIGHT)
+
+
+def _no_place(*, mean: bool, value_of: str) -> list[str]:
+    """Which logarithmic axis could not be, since something on it is 0: that of means, or that of a column."""
+    told = "has no place on a logarithmic axis, so this one is linear"
+    return [*([f"A mean of 0 {told}"] if mean else []), *([f"The value 0 of {value_of} {told}"] if value_of else [])]
+
+
+def _beside(base: alt.Chart, drawn: Sequence[Line]) -> alt.Chart:
+    """The chart with the points of several lines over one name side by side."""
+    apart = alt.Scale(paddingInner=0, paddingOuter=0.35)
+    names = [line.name for line in drawn]
+    return base.encode(xOffset=alt.XOffset("series:N", sort=names, scale=apart))  # type: ignore[no-any-return]
 
 
 def _reach(frame: pl.DataFrame, metrics: Sequence[str], claim: Claim | None) -> list[float]:
