@@ -79,7 +79,7 @@ def _beside(base: alt.Chart, drawn: Sequence[Line]) -> alt.Chart:
     """The chart with the points of several lines over one name side by side."""
     apart = alt.Scale(paddingInner=0, paddingOuter=0.35)
     names = [line.name for line in drawn]
-    return base.encode(xOffset=alt.XOffset("series:N", sort=names, scale=apart))  # type: ignore[no-any-return]
+    return base.encode(xOffset=alt.XOffset("series:N", sort=names, scale=apart))
 
 
 def _reach(frame: pl.DataFrame, metrics: Sequence[str], claim: Claim | None) -> list[float]:
