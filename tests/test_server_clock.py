@@ -1,6 +1,5 @@
 """The server model on a clock: equal to literal twins, to the engine's steps, and to the server without memory."""
 
-import inspect
 import json
 from functools import cache, partial
 from pathlib import Path
@@ -12,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sweep.errors import InputError
-from sweep.model import arriving, server, static
+from sweep.model import server, static
 from sweep.model.arriving import continuous_times, static_times
 from sweep.model.policies import ServedTimes, Workloads, continuous_on, reservations, serve_on, static_on
 from sweep.model.roofline import Roofline
@@ -534,9 +533,3 @@ def test_each_kernel_is_compiled_once() -> None:
     server.serve([1], [1], slots=1, block_size=1, blocks=1, token_budget=1, record=True)
     for kernel in (server.served_rows, server.serve_one, static.group_after_group, static.group_by_group):
         assert len(kernel.signatures) == 1
-
-
-@pytest.mark.parametrize("module", [server, static])
-@pytest.mark.parametrize("name", ["put_time", "take_time", "put_request", "take_request", "goes_before"])
-def test_the_heaps_of_each_kernel_file_are_the_same_text(module, name) -> None:
-    assert inspect.getsource(getattr(module, name).py_func) == inspect.getsource(getattr(arriving, name).py_func)

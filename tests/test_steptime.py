@@ -4,7 +4,6 @@ import gzip
 import json
 import math
 import random
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +13,6 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-import sweep.model
 from sweep.commands.step_text import as_json, text
 from sweep.errors import InputError, ModelError, TraceError
 from sweep.model import stepseconds
@@ -530,22 +528,6 @@ def test_each_kernel_is_compiled_once() -> None:
     step_seconds(TABLE, 1, 2, 3)
     for compiled in (stepseconds._static, stepseconds._continuous, stepseconds._each_step):
         assert len(compiled.signatures) == 1
-
-
-def step_kernel(module: Path) -> str:
-    text = module.read_text("utf-8")
-    found = re.search(r"\n@kernel\ndef step_seconds_at\(.*?\n(?=# ---- end of the step kernel)", text, re.DOTALL)
-    assert found, f"{module.name}: the step kernel has no marked end"
-    return found[0]
-
-
-def test_every_copy_of_the_step_kernel_is_the_same_text() -> None:
-    original = Path(stepseconds.__file__)
-    for module in Path(sweep.model.__path__[0]).glob("*.py"):
-        text = module.read_text("utf-8")
-        if "def step_seconds_at(" in text:
-            assert step_kernel(module) == step_kernel(original), f"{module.name} is behind {original.name}"
-        assert module == original or not re.search(r"import .*\bstep_seconds_at\b", text), module.name
 
 
 # Measured tables

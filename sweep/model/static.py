@@ -15,7 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from sweep.model.compiled import kernel
-from sweep.model.steptime import AFFINE, CONSTANT, ROOFLINE
+from sweep.model.heaps import put_request, put_time, take_request, take_time
+from sweep.model.stepcost import step_seconds_at
+from sweep.model.steptime import CONSTANT
 
 I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
@@ -83,85 +85,6 @@ def group_by_group(
 def group_steps(prompt_tokens: int, longest: int, token_budget: int) -> int:
     """Steps of a group; the last step of its prompts is the first of its outputs."""
     return (prompt_tokens + token_budget - 1) // token_budget + longest - 1 if longest > 0 else 0
-
-
-# ---- the step kernel: needs CONSTANT, AFFINE and ROOFLINE of `steptime`, which says how the array is laid out
-
-
-@kernel
-def step_seconds_at(code, batch, kv_tokens, prefill_tokens):
-    """Seconds of one step from a packed step time; nan for a prompt where a table has none."""
-    if code[0] == CONSTANT:
-        return code[1]
-    if code[0] == AFFINE:
-        return code[1] + code[2] * batch + code[3] * kv_tokens + code[4] * prefill_tokens
-    if code[0] == ROOFLINE:
-        emitted = batch + 1 if prefill_tokens > 0 else batch
-        attended = kv_tokens + 0.5 * prefill_tokens * prefill_tokens
-        flops = code[3] * (batch + prefill_tokens) + code[7] * emitted + code[8] * attended
-        return max((code[1] + code[2] * kv_tokens) / code[4], flops / code[5]) + code[6]
-    seconds = 0.0
-    if prefill_tokens > 0:
-        seconds = on_line(code, int(code[2]), float(prefill_tokens + batch))
-        if batch > 0:
-            seconds += beyond_prompt(code, batch, kv_tokens / batch, prefill_tokens)
-    elif batch > 0:
-        seconds = on_surface(code, int(code[3]), batch, kv_tokens / batch)
-    return code[1] if seconds < code[1] else seconds
-
-
-@kernel
-def beyond_prompt(code, batch, kv_per_request, prefill_tokens):
-    """What a step of both takes beyond a prompt of all its tokens, from a packed table, in seconds."""
-    count = int(code[4])
-    last = 4 + count
-    if prefill_tokens >= code[last]:
-        return on_surface(code, int(code[last + count]), batch, kv_per_request)
-    low = 5 + interval_of(code, 5, count, float(prefill_tokens))
-    here = on_surface(code, int(code[low + count]), batch, kv_per_request)
-    further = on_surface(code, int(code[low + 1 + count]), batch, kv_per_request)
-    return here + (further - here) * (prefill_tokens - code[low]) / (code[low + 1] - code[low])
-
-
-@kernel
-def on_surface(code, surface, batch, kv_per_request):
-    """The value of a packed surface: linear in the batch, past its ends on along the two batches there."""
-    count = int(code[surface])
-    if count == 1:
-        return on_line(code, int(code[surface + 2]), kv_per_request)
-    low = surface + 1 + interval_of(code, surface + 1, count, float(batch))
-    here = on_line(code, int(code[low + count]), kv_per_request)
-    if batch == code[low]:
-        return here
-    further = on_line(code, int(code[low + 1 + count]), kv_per_request)
-    return here + (further - here) * (batch - code[low]) / (code[low + 1] - code[low])
-
-
-@kernel
-def on_line(code, line, at):
-    """The value of a packed line, past its ends on along the two points there; nan if it has none."""
-    count = int(code[line])
-    if count == 0:
-        return np.nan
-    low = line + 1 + interval_of(code, line + 1, count, at)
-    here, further = code[low + count], code[low + 1 + count]
-    return here + (further - here) * (at - code[low]) / (code[low + 1] - code[low])
-
-
-@kernel
-def interval_of(code, first, count, at):
-    """Which interval between `count` >= 2 rising values from index `first` on holds `at`: 0 to count - 2."""
-    low, high = 0, count - 2
-    while low < high:
-        middle = (low + high + 1) // 2
-        if code[first + middle] <= at:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-# ---- end of the step kernel
 
 
 @kernel
@@ -309,65 +232,3 @@ def next_arrival(come: F64, queue: I64, joined: int, clients: int, thinking: F64
     if joined == queue.size or (clients > 0 and away == 0):
         return np.inf
     return float(thinking[0] if clients > 0 else come[queue[joined]])
-
-
-@kernel
-def put_time(heap, size, moment):
-    """The size of a heap of moments, the earliest first, after one more."""
-    place = size
-    while place > 0 and moment < heap[(place - 1) // 2]:
-        heap[place] = heap[(place - 1) // 2]
-        place = (place - 1) // 2
-    heap[place] = moment
-    return size + 1
-
-
-@kernel
-def take_time(heap, size):
-    """The size of a heap of moments after the earliest has gone."""
-    size -= 1
-    last, place = heap[size], 0
-    while 2 * place + 1 < size:
-        child = 2 * place + 1
-        if child + 1 < size and heap[child + 1] < heap[child]:
-            child += 1
-        if last <= heap[child]:
-            break
-        heap[place] = heap[child]
-        place = child
-    heap[place] = last
-    return size
-
-
-@kernel
-def put_request(heap, size, rank, request):
-    """The size of a heap of requests, the lowest rank and then number first, after one more."""
-    place = size
-    while place > 0 and goes_before(rank, request, heap[(place - 1) // 2]):
-        heap[place] = heap[(place - 1) // 2]
-        place = (place - 1) // 2
-    heap[place] = request
-    return size + 1
-
-
-@kernel
-def take_request(heap, size, rank):
-    """The size of a heap of requests after the first has gone."""
-    size -= 1
-    last, place = heap[size], 0
-    while 2 * place + 1 < size:
-        child = 2 * place + 1
-        if child + 1 < size and goes_before(rank, heap[child + 1], heap[child]):
-            child += 1
-        if not goes_before(rank, heap[child], last):
-            break
-        heap[place] = heap[child]
-        place = child
-    heap[place] = last
-    return size
-
-
-@kernel
-def goes_before(rank, request, other):
-    """Whether a request is taken before another one."""
-    return rank[request] < rank[other] or (rank[request] == rank[other] and request < other)

@@ -5,11 +5,6 @@ an output of L is decoded in L steps and reads P + s tokens of KV cache in its s
 depends on what it is: by default it pads, members that are done go on computing until the longest of their group is
 done; or they leave the batch, and only their places stay empty. Prompts are computed one at a time, each in a step of
 its own, and stand apart (`prompt_s`), to be added or not. Servers with arrivals or blocks are elsewhere.
-
-A kernel in another file that needs the seconds of a step takes the array of `steptime.packed` as an argument and
-evaluates it inside its loop with `step_seconds_at(code, batch, kv_tokens, prefill_tokens)`. It must not import that
-function: numba keeps machine code by the file of the outer kernel and would not notice a change in this one. It takes a
-copy of the section "the step kernel" below instead; a test holds every copy in the package equal to this text.
 """
 
 from typing import NamedTuple
@@ -19,8 +14,9 @@ import numpy.typing as npt
 
 from sweep.errors import InputError
 from sweep.model.compiled import kernel
+from sweep.model.stepcost import step_seconds_at
 from sweep.model.steptable import F64, I64
-from sweep.model.steptime import AFFINE, CONSTANT, ROOFLINE, Affine, Constant, StepTime, packed
+from sweep.model.steptime import AFFINE, Affine, Constant, StepTime, packed
 
 MOST_COUNT = 2**40  # of requests or tokens in a step
 NEVER = 2**62  # a step that is not reached
@@ -83,85 +79,6 @@ def continuous_seconds(
     code, sums, seconds = packed(step_time), *_sums(outputs)
     _continuous(code, outputs, prompts, min(slots, max(1, outputs.shape[1])), sums, seconds)
     return _result(step_time, outputs, prompts, sums, seconds, np.ndim(output_tokens))
-
-
-# ---- the step kernel: needs CONSTANT, AFFINE and ROOFLINE of `steptime`, which says how the array is laid out
-
-
-@kernel
-def step_seconds_at(code, batch, kv_tokens, prefill_tokens):
-    """Seconds of one step from a packed step time; nan for a prompt where a table has none."""
-    if code[0] == CONSTANT:
-        return code[1]
-    if code[0] == AFFINE:
-        return code[1] + code[2] * batch + code[3] * kv_tokens + code[4] * prefill_tokens
-    if code[0] == ROOFLINE:
-        emitted = batch + 1 if prefill_tokens > 0 else batch
-        attended = kv_tokens + 0.5 * prefill_tokens * prefill_tokens
-        flops = code[3] * (batch + prefill_tokens) + code[7] * emitted + code[8] * attended
-        return max((code[1] + code[2] * kv_tokens) / code[4], flops / code[5]) + code[6]
-    seconds = 0.0
-    if prefill_tokens > 0:
-        seconds = on_line(code, int(code[2]), float(prefill_tokens + batch))
-        if batch > 0:
-            seconds += beyond_prompt(code, batch, kv_tokens / batch, prefill_tokens)
-    elif batch > 0:
-        seconds = on_surface(code, int(code[3]), batch, kv_tokens / batch)
-    return code[1] if seconds < code[1] else seconds
-
-
-@kernel
-def beyond_prompt(code, batch, kv_per_request, prefill_tokens):
-    """What a step of both takes beyond a prompt of all its tokens, from a packed table, in seconds."""
-    count = int(code[4])
-    last = 4 + count
-    if prefill_tokens >= code[last]:
-        return on_surface(code, int(code[last + count]), batch, kv_per_request)
-    low = 5 + interval_of(code, 5, count, float(prefill_tokens))
-    here = on_surface(code, int(code[low + count]), batch, kv_per_request)
-    further = on_surface(code, int(code[low + 1 + count]), batch, kv_per_request)
-    return here + (further - here) * (prefill_tokens - code[low]) / (code[low + 1] - code[low])
-
-
-@kernel
-def on_surface(code, surface, batch, kv_per_request):
-    """The value of a packed surface: linear in the batch, past its ends on along the two batches there."""
-    count = int(code[surface])
-    if count == 1:
-        return on_line(code, int(code[surface + 2]), kv_per_request)
-    low = surface + 1 + interval_of(code, surface + 1, count, float(batch))
-    here = on_line(code, int(code[low + count]), kv_per_request)
-    if batch == code[low]:
-        return here
-    further = on_line(code, int(code[low + 1 + count]), kv_per_request)
-    return here + (further - here) * (batch - code[low]) / (code[low + 1] - code[low])
-
-
-@kernel
-def on_line(code, line, at):
-    """The value of a packed line, past its ends on along the two points there; nan if it has none."""
-    count = int(code[line])
-    if count == 0:
-        return np.nan
-    low = line + 1 + interval_of(code, line + 1, count, at)
-    here, further = code[low + count], code[low + 1 + count]
-    return here + (further - here) * (at - code[low]) / (code[low + 1] - code[low])
-
-
-@kernel
-def interval_of(code, first, count, at):
-    """Which interval between `count` >= 2 rising values from index `first` on holds `at`: 0 to count - 2."""
-    low, high = 0, count - 2
-    while low < high:
-        middle = (low + high + 1) // 2
-        if code[first + middle] <= at:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-# ---- end of the step kernel
 
 
 @kernel
