@@ -520,7 +520,7 @@ def test_a_load_of_static_batching_of_1_or_more_is_said_first_and_then_where_it_
     store = arriving(tmp_path, [0.1, 0.15, 0.5, 0.8])
     said = answer(store)
     assert said.startswith("At load = 0.5, static batching cannot keep up: its own load is 3, and its queue grows")
-    assert "Under continuous batching the mean time to the last token is 2.00 s (95 % interval" in said
+    assert "The mean time to the last token is 2.00 s (95 % interval" in said
     assert "Where it keeps up, at load = 0.15, a request takes 4.00 times as long to its last token" in said
     assert "times the steps" not in said
     ended = answer(arriving(tmp_path / "b", [0.5], "terminating"))

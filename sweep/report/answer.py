@@ -55,7 +55,7 @@ def _arriving(row: Mapping[str, Any], manifest: Mapping[str, Any], horizon: str)
         if horizon == "terminating" or not latencies:
             return f"{lost} while requests come. In all, {_multiple(row)}"
         continuous = [name for name in latencies[0] if parted(name)[0] == "continuous"]
-        shown = f". Under continuous batching {_latency(row, continuous)}" if continuous else ""
+        shown = f". {_upper(_latency(row, continuous))}" if continuous else ""
         return f"{lost} while requests come{shown}"
     known = [name for name in latencies[0] if row[f"{name}_mean"] is not None] if latencies else []
     lead = _ratio(row, manifest) or (_latency(row, known) if known else "")
@@ -80,11 +80,18 @@ def _ratio(row: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
 def _latency(row: Mapping[str, Any], names: Sequence[str]) -> str:
     """One latency, or largest rate, of the schedulers that are named."""
     subject = both_name(parted(names[0])[1]).subject
-    values = [_value(row, name) for name in names]
-    if len(names) > 1:
-        values = [f"{value} under {parted(name)[0]} batching" for name, value in zip(names, values, strict=True)]
-    over = f"{'mean' if len(names) == 1 else 'means'} of {plural(row['replicates'], 'workload')}"
+    values = [f"{_value(row, name)} under {parted(name)[0]} batching" for name in names]
+    over = f"{'mean' if len(names) == 1 else 'means'} of {_workloads(row, names)}"
     return f"{subject[0].lower()}{subject[1:]} is {' and '.join(values)}, {over}"
+
+
+def _workloads(row: Mapping[str, Any], names: Sequence[str]) -> str:
+    """The workloads that means are over: a largest rate is not found in all of them."""
+    every = row["replicates"]
+    found = [row.get(f"{name}_n", every) for name in names]
+    if set(found) <= {every, None}:
+        return plural(every, "workload")
+    return f"{' and '.join(f'{n:,}' for n in found)} of {plural(every, 'workload')}, in which there is one"
 
 
 def _value(row: Mapping[str, Any], metric: str) -> str:

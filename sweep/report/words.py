@@ -111,6 +111,7 @@ SHORT = {
     "output_mean": "mean length",
     "output_max_tokens": "cap",
     "arrivals_load": "load",
+    "arrivals_rate_per_s": "requests/s",
     "arrivals_cv": "gap cv",
 }
 

@@ -144,9 +144,12 @@ def _claim_words(claim: Claim, metrics: Sequence[str]) -> str:
 
 
 def _clear_at_left(frame: pl.DataFrame, bound: float) -> bool:
-    """Whether the means keep at least as far from a bound in the first third of the axis as they do in the last."""
+    """Whether the means keep at least as far from a bound in the first third of the axis as they do in the last.
+
+    The mean beside a third counts too: a steep line to it would cross the words.
+    """
     places = list(dict.fromkeys(frame["label"]))
-    third = -(-len(places) // 3)
+    third = -(-len(places) // 3) + 1
     near = frame.with_columns(gap=(pl.col("value") - bound).abs()).filter(pl.col("gap").is_not_null())
     left, right = (near.filter(pl.col("label").is_in(part))["gap"].min() for part in (places[:third], places[-third:]))
     return left is None or (right is not None and bool(left >= right))  # type: ignore[operator]
