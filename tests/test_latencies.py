@@ -11,6 +11,7 @@ import pytest
 import sweep
 from sweep.errors import StudyError
 from sweep.grid import points
+from sweep.report.answer import sentence
 from sweep.report.charts.curves import lines
 from sweep.report.clock import clock_text
 from sweep.report.words import metric_name
@@ -372,6 +373,23 @@ def test_a_study_says_which_requests_count_and_where_static_batching_cannot_keep
     assert "cannot keep up in 2 cells" in said
     assert "all requests count" in clock_text(*_folder(run()))
     assert clock_text(*_folder(run(arrivals={"process": "at_once"}))) == ""
+
+
+def test_a_largest_rate_says_over_how_many_workloads_it_is_and_whether_a_server_could_keep_it_up() -> None:
+    measure = ["static_slo_rate_per_s", "continuous_slo_rate_per_s"]
+    asked = {"slo": {"ttft_s": 30, "share": 0.99}}
+    results = run(measure=measure, workload=asked, grid={"workload.slo.ttft_s": [0.05, 30.0]})
+    cells, said = results.cells, clock_text(results.cells, results.manifest)
+    found = [rows(results, cell)[name].drop_nulls().len() for name in measure for cell in (0, 1)]
+    assert [cells[f"{name}_n"][cell] for name in measure for cell in (0, 1)] == found
+    assert found[0] < 40
+    assert cells["continuous_slo_rate_per_s_mean"][1] > cells["capacity_per_s"][1]
+    assert "Under static batching no largest rate was found in" in said
+    assert "the largest rate of continuous batching is more than it can serve in the long run" in said
+    lost = {"ttft_s": 0.05, "share": 0.99}
+    partly = run(measure=measure[:1], workload={"slo": lost})
+    n = partly.cells["static_slo_rate_per_s_n"][0]
+    assert f"mean of {n} of 40 workloads, in which there is one" in sentence(*_folder(partly), [])
 
 
 def _folder(results):

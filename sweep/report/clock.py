@@ -20,15 +20,16 @@ LEAST_GROWTH = 0.01  # of a queue, as a share of the requests that count: less t
 
 
 def clock_text(cells: pl.DataFrame, manifest: Mapping[str, Any]) -> str:
-    """Whether a study is terminating or steady, in how many cells static batching has a load of 1 or more, and in how
-    many a server with memory was seen to fall behind.
+    """Whether a study is terminating or steady, in how many cells static batching has a load of 1 or more or a server
+    with memory was seen to fall behind, and which largest rates are of no server that runs forever.
 
     cells : a row for each cell, as summarised. Nothing for a study without arrivals.
     """
     horizons = {(point["horizon"], point["warm_up"]) for point in manifest["points"] if point.get("horizon")}
     kinds = [_kind(*horizon) for horizon in sorted(horizons)]
     behind = [text for scheduler in ("continuous", "static") for text in _behind(cells, scheduler)]
-    return " ".join([*kinds, *_overloaded(cells), *behind]) if kinds else ""
+    rates = [text for scheduler in ("static", "continuous") for text in _of_rates(cells, scheduler)]
+    return " ".join([*kinds, *_overloaded(cells), *behind, *rates]) if kinds else ""
 
 
 def horizon_of(manifest: Mapping[str, Any], cell: Mapping[str, Any]) -> str:
@@ -106,3 +107,29 @@ def _behind(cells: pl.DataFrame, scheduler: str) -> list[str]:
         f"{scheduler.capitalize()} batching fell behind in {plural(len(shares), 'cell')}: its queue grew by {span} of"
         " the requests that count, so what is said there is of this many requests and of no server that runs forever."
     ]
+
+
+def _of_rates(cells: pl.DataFrame, scheduler: str) -> list[str]:
+    """Where the largest rate is that of fewer workloads, or more than the scheduler can serve in the long run."""
+    rate = f"{scheduler}_slo_rate_per_s"
+    if f"{rate}_n" not in cells.columns:
+        return []
+    missing = cells.filter(pl.col(f"{rate}_n") < pl.col("replicates"))
+    served = pl.col("requested_rate_per_s") / pl.col("static_load" if scheduler == "static" else "offered_load")
+    beyond = cells.filter(pl.col(f"{rate}_mean") > served)
+    said = []
+    if missing.height:
+        lost, every = (
+            int(found.sum()) for found in (missing["replicates"] - missing[f"{rate}_n"], missing["replicates"])
+        )
+        said.append(
+            f"Under {scheduler} batching no largest rate was found in {lost:,} of {plural(every, 'workload')}"
+            f" ({plural(missing.height, 'cell')}): the lowest rate that is tried breaks the SLO there, or the highest"
+            " keeps it, and means are over the others."
+        )
+    if beyond.height:
+        said.append(
+            f"In {plural(beyond.height, 'cell')} the largest rate of {scheduler} batching is more than it can serve in"
+            " the long run: it is kept because workloads end, and by no server that runs forever."
+        )
+    return said

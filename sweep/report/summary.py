@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from sweep.metrics import OF_SLO_RATE
 from sweep.report import tallied
 from sweep.report.adjusted import Adjusted, Control, adjusted, controls
 from sweep.report.intervals import Values, both, defined, percentile_ends, percentile_needs, ratio_of_means, t_interval
@@ -204,6 +205,7 @@ def _schema(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "error": pl.String,
         "intervals_need": pl.Int64,
         **{f"{metric}_{name}": pl.Float64 for metric in metrics(manifest["measure"]) for name in (*ESTIMATES, *MORE)},
+        **{f"{metric}_n": pl.Int64 for metric in metrics(manifest["measure"]) if metric in OF_SLO_RATE},
         **dict.fromkeys((*OF_TOTALS, *THEORY, *realised, *clock, *(RATES if timed else ())), pl.Float64),
     }
 
