@@ -14,7 +14,8 @@ from sweep.grid import points
 from sweep.report.answer import sentence
 from sweep.report.charts.curves import lines
 from sweep.report.clock import clock_text
-from sweep.report.words import metric_name
+from sweep.report.terminal import cells_text
+from sweep.report.words import metric_name, with_interval
 from sweep.rows import arriving
 from sweep.rows.arriving import _drawn, _largest_rate, _requests
 from sweep.rows.latencies import Window, meets, percentiles
@@ -33,6 +34,7 @@ LAB = {
     ],
 }
 ALL = Window(0, steady=False)
+AFFINE = {"step": {"kind": "affine", "ms": 10.0, "us_per_request": 500.0}}
 POISSON = {"process": "poisson", "load": 0.5}
 
 
@@ -390,6 +392,18 @@ def test_a_largest_rate_says_over_how_many_workloads_it_is_and_whether_a_server_
     partly = run(measure=measure[:1], workload={"slo": lost})
     n = partly.cells["static_slo_rate_per_s_n"][0]
     assert f"mean of {n} of 40 workloads, in which there is one" in sentence(*_folder(partly), [])
+
+
+def test_the_multiple_in_time_stands_beside_that_of_steps() -> None:
+    table = cells_text(*_folder(run(measure=["multiple_s"]))).splitlines()[0]
+    assert table.index("mean multiple_s (95 %)") < table.index("mean multiple (95 %)")
+    results = run(
+        measure=["multiple_s"], arrivals={"process": "at_once"}, server={"pads": False, "step_ms": None, **AFFINE}
+    )
+    assert "mean multiple_s (95 %)" in cells_text(*_folder(results)).splitlines()[0]
+    said = with_interval(*(results.cells[f"multiple_s_{part}"][0] for part in ("mean", "ci_low", "ci_high")))
+    assert f", and {said} times the seconds." in sentence(*_folder(results), [])
+    assert "times the seconds" not in sentence(*_folder(run()), [])
 
 
 def _folder(results):

@@ -21,6 +21,7 @@ from sweep.report.words import (
     number,
     plural,
     share_with_interval,
+    with_interval,
 )
 
 AS_LONG = {
@@ -114,6 +115,16 @@ def _where_it_keeps_up(frame: pl.DataFrame, manifest: Mapping[str, Any]) -> str:
 
 
 def _multiple(row: Mapping[str, Any]) -> str:
+    """The multiple of steps, and that of seconds where it is measured."""
+    seconds = row.get("multiple_s_mean")
+    return _of_steps(row) + ("" if seconds is None else f", and {_with_interval(row, 'multiple_s')} times the seconds")
+
+
+def _with_interval(row: Mapping[str, Any], metric: str) -> str:
+    return with_interval(*(row[f"{metric}_{part}"] for part in ("mean", "ci_low", "ci_high")))
+
+
+def _of_steps(row: Mapping[str, Any]) -> str:
     compared = "times the steps of continuous batching"
     workloads = plural(row["replicates"], "workload")
     if row["multiple_ci_low"] is None:

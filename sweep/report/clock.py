@@ -55,13 +55,17 @@ def ratios_of(manifest: Mapping[str, Any]) -> list[str]:
 
 
 def leading(manifest: Mapping[str, Any]) -> list[str]:
-    """The columns with which the table of cells of a study with arrivals begins: none where all wait from the start.
+    """The columns with which the table of cells begins, before the multiple: none where all wait from the start and
+    nobody asks for seconds.
 
-    The load of static batching, then the first two latencies and the first ratio of what is measured.
+    With arrivals the load of static batching, the first two latencies and the first ratio of what is measured; then the
+    multiple in time, beside that of steps.
     """
+    in_time = [name for name in ("multiple_s",) if name in metrics(manifest["measure"])]
     if not any(point.get("horizon") for point in manifest["points"]):
-        return []
-    return ["static_load", *(name for pair in latencies_of(manifest)[:2] for name in pair), *ratios_of(manifest)[:1]]
+        return in_time
+    latencies = [name for pair in latencies_of(manifest)[:2] for name in pair]
+    return ["static_load", *latencies, *ratios_of(manifest)[:1], *in_time]
 
 
 def load_text(row: Mapping[str, Any]) -> str:
