@@ -76,6 +76,7 @@ def markdown() -> str:
     parts = schema["definitions"]
     sections = [_OPENING, _table("The file", schema, parts)]
     sections += [_table(f"`[{key}]`", schema["properties"][key], parts) for key in SECTIONS]
+    sections.append(_table("`[grid]`", _plain(AxisTable.model_json_schema()), parts, example=_GRID))
     named = {
         "TraceSpec": "`[workload.trace]`",
         "MemorySpec": "`[server.memory]`",
@@ -104,16 +105,36 @@ once.
 """
 
 
+_GRID = """```toml
+[grid]
+"server.slots" = [4, 8, 16]
+"workload.output.cv" = { start = 0.5, stop = 2, num = 4 }         # evenly spaced: 0.5, 1, 1.5, 2
+"workload.requests" = { start = 100, stop = 3_200, factor = 2 }   # both ends included
+"server.order" = { name = "who", values = ["first_come", "shortest_first"] }
+
+[[grid.paired]]       # these move together: one axis
+"server.step_ms" = [20, 25]
+"server.max_wait_s" = [0, 1]
+```
+
+Every combination of the axes is a cell, in the order of the file, `[[grid.paired]]` last; the last axis changes
+fastest. A path may lead into a list: `"workload.output.parts.1.weight"`. What claims and charts call a column is the
+path without its first part, dots as underscores (`slots`, `output_cv`), or its `name`.
+"""
+
+
 _DISTRIBUTIONS = """## Distributions
 
 A part of a mixture has the keys of its own distribution, and `weight`, its share of the requests.
 """
 
 
-def _table(title: str, table: dict[str, Any], parts: dict[str, Any], level: str = "##") -> str:
+def _table(title: str, table: dict[str, Any], parts: dict[str, Any], level: str = "##", example: str = "") -> str:
     lines = [f"{level} {title}\n"]
     if table.get("description"):
         lines.append(f"{table['description']}\n")
+    if example:
+        lines.append(example)
     lines += ["| key | kind | default | meaning |", "| --- | --- | --- | --- |"]
     for key, field in table["properties"].items():
         default = json.dumps(field["default"]) if "default" in field else ""

@@ -44,7 +44,7 @@ def _half_width(value: Any) -> int | float | str:
 
 
 class WorkloadSpec(Strict):
-    """What arrives: requests that all wait at the start, and how long their outputs are."""
+    """What arrives: how many requests, how long their prompts and outputs are, and when they come."""
 
     requests: Annotated[int, Field(ge=1, le=MOST_REQUESTS)]
     """Requests of one workload."""
@@ -96,7 +96,7 @@ class WorkloadSpec(Strict):
 
 
 class ServerSpec(Strict):
-    """What serves: places in the running batch, and the length of a step."""
+    """What serves: places in the running batch, memory, who goes first, and how long a step takes."""
 
     slots: Annotated[int | Literal["memory"], PlainValidator(_slots, json_schema_input_type=int | Literal["memory"])]
     """Requests that run at a time; "memory": as many as fit in [server.memory] at `context` tokens each."""
