@@ -278,13 +278,17 @@ FAULTS = [
     ({"arrivals": {"process": "poisson", "rate_per_s": 0.0}}, "rate_per_s: must be above 0"),
     ({"arrivals": {"process": "poisson", "rate_per_s": -1.0}}, "rate_per_s: must be above 0"),
     ({"arrivals": {"process": "poisson", "rate_per_s": math.nan}}, "rate_per_s: must be a finite number"),
+    ({"arrivals": {"process": "poisson", "rate_per_s": 1e-16}}, "rate_per_s: must be at least 1e-09, got 1e-16"),
+    ({"arrivals": {"process": "poisson", "load": 1e-300}}, "load: must be at least 1e-09, got 1e-300"),
+    ({"arrivals": {"process": "poisson", "load": 0.5, "warm_up": 0.3}}, "warm_up goes with horizon"),
+    ({"arrivals": {"process": "phases", "load": 1.0, "phases": []}}, "phases: must have 1 or more values, got 0"),
     ({"arrivals": {"process": "poisson", "rate_per_s": 1.0, "load": 1.0}}, "both given"),
     ({"arrivals": {"process": "gamma", "load": 1.0}}, "needs cv"),
     ({"arrivals": {"process": "gamma", "load": 1.0, "cv": 0.0}}, "cv: must be at least 0.01"),
     ({"arrivals": {"process": "poisson", "load": 1.0, "cv": 2.0}}, "cv does not go with"),
     ({"arrivals": {"process": "at_once", "horizon": "steady"}}, "requests that keep coming"),
     ({"arrivals": {"process": "clients", "load": 0.5, "clients": 3}}, "load does not go with"),
-    ({"arrivals": {"process": "times", "times_s": [0.0, 2.0, 1.0]}}, "must not fall"),
+    ({"arrivals": {"process": "times", "times_s": [0.0, 2.0, 1.0]}}, "times_s.2: must not fall, got 1 after 2"),
     ({"arrivals": {"process": "times", "times_s": [0.0, 2.0]}}, "150 requests, and arrivals has 2 times"),
     ({"arrivals": {"process": "phases", "load": 1.0, "phases": [{"seconds": 1.0, "factor": 0.0}]}}, "nobody"),
     ({"server": {"step": {"kind": "constant", "ms": 3.0}}}, "step and step_ms are both given"),
@@ -308,6 +312,16 @@ def test_what_cannot_be_simulated_is_refused_in_words(changes, words: str) -> No
     with pytest.raises(StudyError) as caught:
         parse_study(document(**changes), "x.toml")
     assert any(words in line for line in caught.value.lines), caught.value.lines
+
+
+def test_faults_of_the_parts_of_a_list_are_not_one_of_its_length() -> None:
+    phases = [{"seconds": 0.0, "factor": 1.0}, {"seconds": 2.0, "factor": -1.0}]
+    with pytest.raises(StudyError) as caught:
+        parse_study(document(arrivals={"process": "phases", "load": 1.0, "phases": phases}), "x.toml")
+    assert [line.split(": ")[1] for line in caught.value.lines] == [
+        "workload.arrivals.phases.0.seconds",
+        "workload.arrivals.phases.1.factor",
+    ]
 
 
 def test_measured_steps_can_stand_in_the_study_itself() -> None:
@@ -392,6 +406,17 @@ def test_a_largest_rate_says_over_how_many_workloads_it_is_and_whether_a_server_
     partly = run(measure=measure[:1], workload={"slo": lost})
     n = partly.cells["static_slo_rate_per_s_n"][0]
     assert f"mean of {n} of 40 workloads, in which there is one" in sentence(*_folder(partly), [])
+
+
+def test_a_percentile_that_is_withheld_is_said_with_what_it_takes() -> None:
+    results = run(measure=["continuous_ttft_p95_s", "continuous_ttft_p99_s"], requests=150)
+    said = clock_text(*_folder(results))
+    assert "p99 is withheld in 1 cell: it takes 500 requests that count" in said
+    assert "p95" not in said
+    enough = run(measure=["continuous_ttft_p99_s"], requests=500)
+    assert enough.cells["continuous_ttft_p99_s_mean"][0] is not None
+    assert "withheld" not in clock_text(*_folder(enough))
+    assert run(measure=["continuous_ttft_p99_s"], requests=499).cells["continuous_ttft_p99_s_mean"][0] is None
 
 
 def test_the_multiple_in_time_stands_beside_that_of_steps() -> None:

@@ -13,9 +13,11 @@ from sweep.report.words import number, percent, plural
 from sweep.shards import metrics
 
 LATENCY = re.compile(r"(static|continuous)_((wait|ttft|tpot|e2e)_(mean|p\d\d)_s|slo_rate_per_s)")
+PERCENTILE = re.compile(r"(static|continuous)_(wait|ttft|tpot|e2e)_p\d\d_s")
 LEADING = {"static_load": "static load"}
 RATIOS = ("e2e_ratio", "ttft_ratio", "wait_ratio")  # of latencies, static to continuous
 
+LEAST_BEYOND = 5  # requests beyond a percentile that is not withheld
 LEAST_GROWTH = 0.01  # of a queue, as a share of the requests that count: less than that is said of no cell
 
 
@@ -29,7 +31,8 @@ def clock_text(cells: pl.DataFrame, manifest: Mapping[str, Any]) -> str:
     kinds = [_kind(*horizon) for horizon in sorted(horizons)]
     behind = [text for scheduler in ("continuous", "static") for text in _behind(cells, scheduler)]
     rates = [text for scheduler in ("static", "continuous") for text in _of_rates(cells, scheduler)]
-    return " ".join([*kinds, *_overloaded(cells), *behind, *rates]) if kinds else ""
+    said = [*kinds, *_overloaded(cells), *behind, *rates, *_withheld(cells, manifest)]
+    return " ".join(said) if kinds else ""
 
 
 def horizon_of(manifest: Mapping[str, Any], cell: Mapping[str, Any]) -> str:
@@ -137,3 +140,19 @@ def _of_rates(cells: pl.DataFrame, scheduler: str) -> list[str]:
             " the long run: it is kept because workloads end, and by no server that runs forever."
         )
     return said
+
+
+def _withheld(cells: pl.DataFrame, manifest: Mapping[str, Any]) -> list[str]:
+    """The percentiles that have no value for want of requests, and how many requests they take."""
+    found: dict[int, int] = {}
+    percentiles = [name for name in metrics(manifest["measure"]) if PERCENTILE.fullmatch(name)]
+    for cell in cells.filter(pl.col("replicates") > 0).iter_rows(named=True):
+        steady = horizon_of(manifest, manifest["cells"][cell["cell"]]) == "steady"
+        told = [name for name in percentiles if not (steady and overloaded(cell) and name.startswith("static"))]
+        for p in {int(name[-4:-2]) for name in told if cell[f"{name}_mean"] is None}:
+            found[p] = found.get(p, 0) + 1
+    return [
+        f"p{p} is withheld in {plural(count, 'cell')}: it takes {LEAST_BEYOND * 100 // (100 - p):,} requests that"
+        " count, so that enough lie beyond it."
+        for p, count in sorted(found.items())
+    ]

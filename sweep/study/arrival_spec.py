@@ -17,6 +17,9 @@ from sweep.study.traced import UNREAD, PackedTimes
 Process = Literal["at_once", "poisson", "gamma", "weibull", "phases", "bursts", "times", "trace", "clients"]
 
 MOST_S = 1e12
+LEAST_RATE = (
+    1e-9  # of a rate and of a load: over longer gaps a clock in floating point loses the steps between arrivals
+)
 MOST_CLIENTS = 1_000_000
 Rate = Annotated[float, Field(gt=0, le=1e9)]
 Seconds = Annotated[float, Field(ge=0, le=MOST_S)]
@@ -102,18 +105,23 @@ class ArrivalSpec(Strict):
         rated = [key for key in ("rate_per_s", "load") if getattr(self, key) is not None]
         if len(rated) == 2:
             raise ValueError("rate_per_s and load are both given; keep one of them")
+        if rated and getattr(self, rated[0]) < LEAST_RATE:
+            raise ValueError(f"{rated[0]}: must be at least {LEAST_RATE:g}, got {getattr(self, rated[0]):g}")
         if self.process in ("at_once", "clients") and rated:
             raise ValueError(f'{rated[0]} does not go with process = "{self.process}"')
         if self.process not in ("at_once", "clients", "times", "trace") and not rated:
             raise ValueError(f'process = "{self.process}" needs rate_per_s or load')
+        if self.horizon == "terminating" and self.warm_up != type(self).model_fields["warm_up"].default:
+            raise ValueError('warm_up goes with horizon = "steady" only')
         if self.process == "at_once" and self.horizon == "steady":
             raise ValueError('horizon = "steady" needs requests that keep coming, not process = "at_once"')
 
     def _check_times(self) -> None:
         if self.times_s is None:
             return
-        if any(later < sooner for sooner, later in pairwise(self.times_s)):
-            raise ValueError("times_s: must not fall")
+        for at, (sooner, later) in enumerate(pairwise(self.times_s), 1):
+            if later < sooner:
+                raise ValueError(f"times_s.{at}: must not fall, got {later:g} after {sooner:g}")
         if self.times_s[-1] == self.times_s[0]:
             raise ValueError('times_s: all the same; use process = "at_once"')
 

@@ -39,8 +39,8 @@ WORDS = {
     "greater_than_equal": "must be at least {ge}",
     "less_than": "must be below {lt}",
     "less_than_equal": "must be at most {le}",
-    "too_short": "must have at least {min_length} values",
-    "too_long": "must have at most {max_length} values",
+    "too_short": "must have {min_length} or more values",
+    "too_long": "must have {max_length} or fewer values",
 }
 
 
@@ -154,6 +154,8 @@ def model_faults(error: ValidationError, model: type[BaseModel], data: dict[str,
     """
     faults: dict[Path, Fault] = {}
     for detail in error.errors(include_url=False):
+        if detail["type"] == "too_short" and len(detail["input"]) >= detail["ctx"]["min_length"]:
+            continue  # it lacks only the items whose own faults are said
         fault = _fault(_path_in(detail["loc"], data, detail["type"]), detail, model, data)
         faults.setdefault(fault.path, fault)
     for path in [path for path, fault in faults.items() if fault.kind == "unknown"]:
@@ -180,7 +182,8 @@ def _fault(path: Path, detail: ErrorDetails, model: type[BaseModel], data: Any) 
     if kind == "missing":
         return Fault(path, "missing", kind="missing")
     if kind in WORDS:
-        return Fault(path, WORDS[kind].format(**{key: _limit(value) for key, value in context.items()}), shown(given))
+        got = f"{len(given):,}" if kind in ("too_short", "too_long") else shown(given)
+        return Fault(path, WORDS[kind].format(**{key: _limit(value) for key, value in context.items()}), got)
     if kind != "value_error":
         return Fault(path, detail["msg"], shown(given))
     words = printable(str(context["error"]))
