@@ -543,6 +543,13 @@ def test_the_table_of_a_study_with_arrivals_begins_with_the_load_of_static_batch
     assert ">3 (over)<" in page
 
 
+def test_which_requests_count_is_said_before_the_first_picture(tmp_path: Path) -> None:
+    page = write_report(arriving(tmp_path, [0.1, 0.5])).read_text(encoding="utf-8")
+    said = "Steady: the first 20 % of the requests of each workload, by arrival, do not count."
+    assert page.count(said) == 1
+    assert page.index('class="answer"') < page.index(said) < page.index("<figure")
+
+
 def test_a_study_with_arrivals_leads_with_a_latency_of_both_schedulers_against_load(tmp_path: Path) -> None:
     both = ["static_e2e_mean_s", "continuous_e2e_mean_s"]
     lines = {"kind": "lines", "x": "arrivals_load", "metric": both, "log": True}

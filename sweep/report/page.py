@@ -92,6 +92,7 @@ def render(
         title=escape(manifest["title"]),
         question=f'<p class="question">{escape(manifest["question"])}</p>' if manifest["question"] else "",
         answer=escape(sentence(cells, manifest, verdicts)),
+        arrivals=f'<p class="note">{escape(clock)}</p>' if (clock := clock_text(cells, manifest)) else "",
         claims=claims_list(verdicts),
         first="".join(shown[:1]),
         figures="\n".join(shown[1:]),
@@ -195,7 +196,6 @@ def _provenance(manifest: Mapping[str, Any], cells: pl.DataFrame) -> str:
         "replicates": f"{asked}{done} simulated",
         **({"precision": precision_text(cells, manifest)} if manifest["precision"] is not None else {}),
         **({"requests": refused} if (refused := refused_text(cells, manifest)) else {}),
-        **({"arrivals": clock} if (clock := clock_text(cells, manifest)) else {}),
         "versions": ", ".join(f"{name} {version}" for name, version in manifest["versions"].items()),
         "hash": manifest["hash"],
     }
