@@ -402,6 +402,8 @@ def test_a_largest_rate_says_over_how_many_workloads_it_is_and_whether_a_server_
     assert cells["continuous_slo_rate_per_s_mean"][1] > cells["capacity_per_s"][1]
     assert "Under static batching no largest rate was found in" in said
     assert "the largest rate of continuous batching is more than it can serve in the long run" in said
+    never = run(measure=measure, workload={"slo": {"ttft_s": 0.001}})
+    assert "largest rate within the SLO is undefined in all of 40 workloads." in sentence(*_folder(never), [])
     lost = {"ttft_s": 0.05, "share": 0.99}
     partly = run(measure=measure[:1], workload={"slo": lost})
     n = partly.cells["static_slo_rate_per_s_n"][0]

@@ -81,6 +81,8 @@ def _ratio(row: Mapping[str, Any], manifest: Mapping[str, Any]) -> str:
 def _latency(row: Mapping[str, Any], names: Sequence[str]) -> str:
     """One latency, or largest rate, of the schedulers that are named."""
     subject = both_name(parted(names[0])[1]).subject
+    if all(row[f"{name}_mean"] is None for name in names):
+        return f"{subject[0].lower()}{subject[1:]} is undefined in all of {plural(row['replicates'], 'workload')}"
     values = [f"{_value(row, name)} under {parted(name)[0]} batching" for name in names]
     over = f"{'mean' if len(names) == 1 else 'means'} of {_workloads(row, names)}"
     return f"{subject[0].lower()}{subject[1:]} is {' and '.join(values)}, {over}"
