@@ -1,4 +1,5 @@
 import itertools
+import math
 import re
 import subprocess
 import sys
@@ -263,7 +264,7 @@ def test_a_stretch_of_time_is_drawn_where_it_is_asked_for_or_requests_are_many(t
     part = drawing(shown, 80, (over / 2, over))
     assert f"of {over:.3g} s; --from and --to draw another stretch" in part
     assert stretch(None, None, shown) is None
-    assert stretch(1.0, None, shown) == (1.0, max(shown.over.values()))
+    assert stretch(1.0, None, shown) == stretch(1.0, math.inf, shown) == (1.0, max(shown.over.values()))
     for start, end in ((5.0, 1.0), (over + 1, None), (0.0, 0.0)):
         with pytest.raises(InputError, match="--from, --to: must be a stretch within 0 to"):
             stretch(start, end, shown)

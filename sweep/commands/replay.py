@@ -132,11 +132,11 @@ def replay_in(folder: Path, cell: int, replicate: int) -> Replay:
 
 
 def stretch(start: float | None, end: float | None, replay: Replay) -> Window | None:
-    """The stretch of time that two options ask for; None where neither does. Raises InputError."""
+    """The stretch of time that two options ask for, cut at the end; None where neither does. Raises InputError."""
     if start is None and end is None:
         return None
     longest = max(replay.over.values())
-    shown = (start or 0.0, longest if end is None else end)
+    shown = (start or 0.0, longest if end is None else min(end, longest))
     if not 0 <= shown[0] < shown[1] or shown[0] >= longest:
         told = f"{shown[0]:g} to {shown[1]:g}"
         raise InputError(f"--from, --to: must be a stretch within 0 to {longest:g} {replay.unit}, got {told}")
