@@ -17,14 +17,13 @@ from numpy.typing import NDArray
 from sweep.model.compiled import kernel
 from sweep.model.heaps import put_request, put_time, take_request, take_time
 from sweep.model.queues import Waited, continuous_waits, static_waits
-from sweep.model.stepcost import step_seconds_at
+from sweep.model.stepcost import NEVER, step_seconds_at
 from sweep.model.steptime import CONSTANT, Constant, StepTime, packed
 from sweep.model.times import AnyTimes, Requests, Times, Waits, in_units
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
 
-NEVER = 2**62  # a step that is not reached
 LANE_SLOTS = 4096  # up to which lanes are quicker: they take 0.04 ns a slot, and a heap 120 to 210 for all of them
 MOST_EXACT = 2.0**53  # below it every whole number of steps is a float64
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sweep.model.compiled import kernel
+from sweep.model.heaps import put_time
 
 I64 = NDArray[np.int64]
 
@@ -60,11 +61,7 @@ def serve(lengths: I64, before: int, slots: int, free: I64, group: I64) -> None:
         group[0] = max(group[0], length)
         # continuous: a slot that was never taken is free from the start
         if number < slots:
-            place = number
-            while place > 0 and free[(place - 1) // 2] > length:
-                free[place] = free[(place - 1) // 2]
-                place = (place - 1) // 2
-            free[place] = length
+            put_time(free, number, length)
             continue
         end = free[0] + length
         place, child = 0, 1

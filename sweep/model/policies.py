@@ -78,7 +78,6 @@ def serve_on(work: Workloads, rules: Rules) -> Served:
         work.groups,
         _reserved(work.prompts, work.outputs, rules),
         _policy(rules),
-        cost=1.0,
     )
     outputs = np.where(ended, work.outputs, 0)
     static = static_steps(

@@ -20,7 +20,7 @@ from sweep.errors import InputError, SweepError
 from sweep.model.compiled import kernel
 from sweep.model.heaps import put_request, put_time, take_request, take_time
 from sweep.model.rules import NO_LIMIT
-from sweep.model.stepcost import step_seconds_at
+from sweep.model.stepcost import NEVER, step_seconds_at
 from sweep.model.steptime import CONSTANT, Constant, StepTime, computes_prompts, packed
 from sweep.model.times import in_units
 
@@ -31,7 +31,6 @@ Flags = npt.NDArray[np.bool_]
 MOST_TOKENS = 10_000_000  # of a prompt or an output: sums over the steps of a run stay far inside int64
 MOST_STEPS = 2**52  # of an arrival: the clock is a float64 and counts whole steps exactly
 MOST_SECONDS = 1e9  # of an arrival: some thirty years, and a float64 still tells a tenth of a microsecond
-NEVER = 2**62  # a step that is not reached
 
 COUNTERS = (  # of `serve_workloads`, in this order; sums are over engine steps
     "engine_steps",
@@ -437,7 +436,7 @@ def _whole_numbers(
 
 
 def serve_workloads(
-    prompts: I64, outputs: I64, arrivals: F64, prefixes: I64, groups: I64, reserved: I64, policy: Policy, cost: float
+    prompts: I64, outputs: I64, arrivals: F64, prefixes: I64, groups: I64, reserved: I64, policy: Policy
 ) -> tuple[I64, Flags]:
     """Counters of many workloads on one server, (workloads, COUNTERS), and which requests ended, (workloads, requests).
 
@@ -446,9 +445,8 @@ def serve_workloads(
     """
     work, line = (prompts, outputs, arrivals, prefixes, groups, reserved), _first_come()
     nowhere = np.zeros((len(TIMES), 0, 0), np.float64)
-    return _serve_rows(
-        work, np.atleast_2d(line.rank), np.atleast_2d(line.think), 0, policy, _equal_steps(cost), nowhere
-    )
+    ranks, thinks, code = np.atleast_2d(line.rank), np.atleast_2d(line.think), packed(Constant(1.0)).copy()
+    return _serve_rows(work, ranks, thinks, line.clients, policy, code, nowhere)
 
 
 def serve_over_time(
@@ -494,10 +492,6 @@ def _serve_rows(
 def _first_come() -> Line:
     """All in order of arrival, which is given."""
     return Line(np.zeros(0, np.float64), np.zeros(0, np.float64), 0)
-
-
-def _equal_steps(cost: float) -> F64:
-    return packed(Constant(cost)).copy()  # to be written to, as all arrays of a kernel, so that it is compiled once
 
 
 @kernel

@@ -16,14 +16,12 @@ import numpy.typing as npt
 
 from sweep.model.compiled import kernel
 from sweep.model.heaps import put_request, put_time, take_request, take_time
-from sweep.model.stepcost import step_seconds_at
+from sweep.model.stepcost import NEVER, step_seconds_at
 from sweep.model.steptime import CONSTANT
 
 I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
-
-NEVER = 2**62  # a step that is not reached
 
 
 def static_steps(

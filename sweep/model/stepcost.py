@@ -9,6 +9,8 @@ import numpy as np
 from sweep.model.compiled import kernel
 from sweep.model.steptime import AFFINE, CONSTANT, ROOFLINE
 
+NEVER = 2**62  # number of a step that is not reached
+
 
 @kernel
 def step_seconds_at(code, batch, kv_tokens, prefill_tokens):

@@ -14,12 +14,11 @@ import numpy.typing as npt
 
 from sweep.errors import InputError
 from sweep.model.compiled import kernel
-from sweep.model.stepcost import step_seconds_at
+from sweep.model.stepcost import NEVER, step_seconds_at
 from sweep.model.steptable import F64, I64
 from sweep.model.steptime import AFFINE, Affine, Constant, StepTime, packed
 
 MOST_COUNT = 2**40  # of requests or tokens in a step
-NEVER = 2**62  # a step that is not reached
 
 
 class BatchSeconds(NamedTuple):

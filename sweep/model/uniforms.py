@@ -1,22 +1,20 @@
 """Uniform numbers that are a function of (seed, stream, replicate, index) alone, for draws that are not lengths.
 
-The generator is the Philox4x32-10 that `lockstep` draws lengths with (Salmon, Moraes, Dror and Shaw, 2011), here on
-whole arrays: a word has counter (stream, replicate in two words, index / 4) and the seed as its key. Left out: what the
-numbers are used for.
+The generator is the Philox4x32-10 that `lockstep` draws lengths with: a word has counter (stream, replicate in two
+words, index / 4) and the seed as its key. Left out: what the numbers are used for.
 """
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sweep.model.compiled import kernel
+from sweep.model.lockstep import philox4x32
 
 F64 = NDArray[np.float64]
 
 BURSTS, PREDICTIONS, CLASSES = 4, 5, 6  # streams beside those of `lockstep`, which has 0 to 3
 
 _LOW, _HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
-_M0, _M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
-_W0, _W1 = np.uint64(0x9E3779B9), np.uint64(0xBB67AE85)
 
 
 def uniforms(seed: int, stream: int, first: int, count: int, numbers: int, start: int = 0) -> F64:
@@ -38,23 +36,12 @@ def _draw(key0, key1, stream, first, start, drawn):
         replicate = first + np.uint64(row)
         low, high, numbers = replicate & _LOW, replicate >> _HALF, drawn[row]
         for block in range(np.uintp(drawn.shape[1]) // np.uintp(4)):
-            four = _philox(stream, low, high, start + np.uint64(block), key0, key1)
+            four = philox4x32(stream, low, high, start + np.uint64(block), key0, key1)
             at = block * np.uintp(4)
             numbers[at] = _midpoint(four[0])
             numbers[at + np.uintp(1)] = _midpoint(four[1])
             numbers[at + np.uintp(2)] = _midpoint(four[2])
             numbers[at + np.uintp(3)] = _midpoint(four[3])
-
-
-@kernel
-def _philox(counter0, counter1, counter2, counter3, key0, key1):
-    """Four words of 32 bits for a counter, each in a uint64."""
-    for _ in range(10):
-        product0, product1 = _M0 * counter0, _M1 * counter2
-        counter0, counter2 = (product1 >> _HALF) ^ counter1 ^ key0, (product0 >> _HALF) ^ counter3 ^ key1
-        counter1, counter3 = product1 & _LOW, product0 & _LOW
-        key0, key1 = (key0 + _W0) & _LOW, (key1 + _W1) & _LOW
-    return counter0, counter1, counter2, counter3
 
 
 @kernel

@@ -62,7 +62,7 @@ def measure(requests: list[tuple[int, ...]], server: dict[str, Any], rounds: int
     policy = Policy(**server, refill_delay=0)
 
     def kernel() -> object:
-        return serve_workloads(prompt, output, arrival.astype(np.float64), prefix, group, reserved, policy, 1.0)
+        return serve_workloads(prompt, output, arrival.astype(np.float64), prefix, group, reserved, policy)
 
     def twin() -> object:
         return reference_server.serve(requests, **server)
