@@ -9,10 +9,11 @@ from typing import Any, NamedTuple, TypeAlias
 
 import polars as pl
 
+from sweep.metrics import SCHEDULERS
 from sweep.report import charts
 from sweep.report.charts.histogram import counted
 from sweep.report.charts.look import Chart
-from sweep.report.charts.timeline import SCHEDULERS, amount, middle, moments
+from sweep.report.charts.timeline import amount, middle, moments
 from sweep.report.claims import FAILS, HOLDS, UNDECIDED, Verdict
 from sweep.report.clock import overloaded
 from sweep.report.explained import approach_figure, waterfall_figure

@@ -10,7 +10,7 @@ from typing import Any
 from sweep.metrics import IN_SECONDS, METRICS, OF_SLO, OF_SLO_RATE, ON_SERVER, TIMED, WITHOUT_SECONDS, unit_of
 from sweep.study.axes import Axis, canonical, entries
 from sweep.study.faults import Fault, Path, metric_choice, shown, unknown
-from sweep.study.schema import Claim, Setting, has_clock, is_served_study, slots_of
+from sweep.study.schema import Claim, Setting, has_clock, has_step_time, is_served_study, slots_of
 
 VALUES_LISTED = 10
 
@@ -60,7 +60,7 @@ def metric_faults(document: dict[str, Any], resolved: tuple[Setting, ...]) -> It
     """Faults of the metrics that the tables name: unknown ones, and those that the study's servers do not give."""
     measure = document.get("measure")
     asked = [item for item in measure if isinstance(item, str)] if isinstance(measure, list) else []
-    timed = all(setting.server.step_ms is not None or setting.server.step is not None for setting in resolved)
+    timed = all(map(has_step_time, resolved))
     served = not resolved or is_served_study(resolved)
     for path, metric in [*((("measure", at), item) for at, item in enumerate(asked)), *_metrics_named(document)]:
         if metric in TIMED and (fault := _clock_fault(metric, resolved)):

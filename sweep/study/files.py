@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sweep.errors import SweepError
 from sweep.model.capped import MAX_TOKENS
 from sweep.model.trace_pack import MOST_ROWS, Moments, Requests, packed, packed_times, unpacked, unpacked_times
+from sweep.study.axes import paths_named
 from sweep.study.changes import Change
 from sweep.study.faults import DEEPEST, Fault, Path
 from sweep.study.traced import as_table
@@ -143,15 +144,14 @@ def _can_be_read(table: Mapping[str, Any]) -> bool:
 
 def _axis_sets(path: Path, document: Mapping[str, Any]) -> bool:
     """Whether an axis sets what a table says of its file: no file can then be read for all cells."""
-    grid = document.get("grid")
-    names = [*grid, *(name for group in _groups(grid) for name in group)] if isinstance(grid, dict) else []
     dotted = ".".join(map(str, path))
-    return any(name == f"{dotted}.{key}" for name in names for key in ("path", "distribution", *READING))
+    sets = {f"{dotted}.{key}" for key in ("path", "distribution", *READING)}
+    return not sets.isdisjoint(_axis_paths(document))
 
 
-def _groups(grid: Mapping[str, Any]) -> list[dict[str, Any]]:
-    paired = grid.get("paired")
-    return [group for group in paired if isinstance(group, dict)] if isinstance(paired, list) else []
+def _axis_paths(document: Mapping[str, Any]) -> list[str]:
+    grid = document.get("grid")
+    return paths_named(grid) if isinstance(grid, dict) else []
 
 
 def _read(path: File, asked: Mapping[str, Any]) -> "Trace":
@@ -239,9 +239,7 @@ def _as_many_as_times(document: Mapping[str, Any], changes: list[Change]) -> Ite
 
 
 def _leaves_requests_out(document: Mapping[str, Any]) -> bool:
-    grid = document.get("grid")
-    names = [*grid, *(name for group in _groups(grid) for name in group)] if isinstance(grid, dict) else []
-    return "requests" not in _workload_of(document) and "workload.requests" not in names
+    return "requests" not in _workload_of(document) and "workload.requests" not in _axis_paths(document)
 
 
 def _refuse_longest(tokens: int) -> None:

@@ -350,6 +350,11 @@ def has_clock(setting: Setting) -> bool:
     return own or workload.arrivals is not None or workload.slo is not None
 
 
+def has_step_time(setting: Setting) -> bool:
+    """Whether it is known how many seconds a step takes."""
+    return setting.server.step is not None or setting.server.step_ms is not None
+
+
 def is_served_study(resolved: Iterable[Setting]) -> bool:
     """Whether a study runs on the server model: some cell needs it. With a clock prompts alone do not, each of which
     then has a step of its own.

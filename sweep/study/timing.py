@@ -14,7 +14,7 @@ from sweep.model.trace_pack import Moments
 from sweep.study.arrival_spec import ArrivalSpec, SloSpec
 from sweep.study.capacity import capacities, has_prompts
 from sweep.study.faults import Fault
-from sweep.study.schema import Setting, WorkloadSpec, has_clock, is_served_study, slots_of
+from sweep.study.schema import Setting, WorkloadSpec, has_clock, has_step_time, is_served_study, slots_of
 
 STEP = Constant(1.0)  # of a study without a step time: its clock counts steps
 
@@ -67,7 +67,7 @@ def timing_of(setting: Setting, *, served: bool) -> Timing:
     rate = _rate(workload, continuous_per_s)
     return Timing(
         step_time,
-        server.step is not None or server.step_ms is not None,
+        has_step_time(setting),
         server.order,
         server.prediction_cv,
         server.max_wait_s,
@@ -113,7 +113,7 @@ def kept_unasked(resolved: Iterable[Setting]) -> Iterator[str]:
     cells = list(resolved)
     if not any(map(has_clock, cells)):
         return
-    if all(setting.server.step is not None or setting.server.step_ms is not None for setting in cells):
+    if all(map(has_step_time, cells)):
         yield from ("static_s", "continuous_s")
     if is_served_study(cells) and any(map(_is_steady, cells)):
         yield from ("static_growth_share", "continuous_growth_share")
@@ -132,7 +132,7 @@ def clock_faults(resolved: Iterable[Setting]) -> Iterator[Fault]:
     for setting in cells:
         workload, server = setting.workload, setting.server
         arrivals = workload.arrivals
-        in_seconds = server.step is not None or server.step_ms is not None
+        in_seconds = has_step_time(setting)
         if arrivals is not None and not in_seconds and _speaks_of_seconds(arrivals):
             yield Fault(("workload", "arrivals"), "is in seconds and needs a step time", hint="set server.step_ms")
         if not in_seconds and (workload.slo is not None or server.max_wait_s > 0):

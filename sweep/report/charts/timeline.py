@@ -9,10 +9,10 @@ from typing import Any
 import altair as alt
 import polars as pl
 
+from sweep.metrics import SCHEDULERS
 from sweep.report.charts.look import BLUE, GREY, INK, MUTED, PAPER, SERIES, WIDTH, Chart, styled
 from sweep.report.words import number
 
-SCHEDULERS = ("static", "continuous")
 STROKES, FINE = 90, 24  # of the hatching over the width of the picture, while there are no more slots than this
 LONG = SERIES[3]
 MARGIN = 0.09  # between a bar and the edge of its slot
