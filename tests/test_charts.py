@@ -394,6 +394,18 @@ def test_a_load_of_static_batching_above_1_is_said_where_it_is_drawn(
     assert "keep up" not in words(charts.lines(cells, "arrivals_load", metric="continuous_wait_mean_s"))
 
 
+def test_what_holds_of_one_line_at_every_value_of_the_axis_is_not_said_of_all_lines(tmp_path: Path) -> None:
+    axes = {"arrivals_load": [0.1, 0.5], "slots": [4, 8]}
+    cells = both(tmp_path, [None, 8.0, None, 30.0], [None] * 4, axes)
+    told = words(charts.lines(cells, "arrivals_load", color="slots", metric=WAITS))
+    assert "The mean wait under static batching is undefined in 2 of 4 cells" in told
+    assert "The mean wait under continuous batching is undefined" in told
+    assert "continuous batching is undefined in" not in told
+    loaded = cells.with_columns(static_load=pl.Series([2.0, 0.4, 10.0, 0.9]))
+    told = words(charts.lines(loaded, "arrivals_load", color="slots", metric=WAITS))
+    assert "Static batching cannot keep up in 2 of 4 cells (its own load is 2 to 10)" in told
+
+
 def test_an_interval_that_reaches_below_0_is_cut_at_the_foot_of_a_logarithmic_axis(tmp_path: Path) -> None:
     waits = {"continuous_wait_mean_s": [np.array([0.0, 0.0, 0.3]), np.array([2.0, 2.1, 2.2])]}
     axes = {"arrivals_load": [0.1, 0.3]}

@@ -11,7 +11,7 @@ import polars as pl
 
 from sweep.metrics import parted, unit_of
 from sweep.report import findings
-from sweep.report.words import SHORT, at, axis_value, both_name, metric_name, number
+from sweep.report.words import SHORT, at, axis_value, both_name, metric_name, number, plural
 
 UNITS = {"s": "seconds", "share": "share"}
 
@@ -39,13 +39,14 @@ def notes(cells: pl.DataFrame, x: str, metrics: Sequence[str]) -> list[str]:
     """Where metrics of cells that ran have no value, and where static batching cannot keep up with what comes."""
     ran = cells.filter(pl.col("replicates") > 0)
     slow = _overloaded(ran) if any(_needs_static(metric) for metric in metrics) else ran.clear()
-    said = _slow(slow, x, metrics) if len(slow) else []
+    said = _slow(slow, ran, x, metrics) if len(slow) else []
     for metric in metrics:
         none = ran.filter(pl.col(f"{metric}_mean").is_null())
         if _needs_static(metric):
             none = none.join(slow, on="cell", how="anti")
         if len(none):
-            said.append(f"{_called(metric, metrics)} is undefined{_where(none, x, len(ran[x].unique()))}")
+            where = "" if len(none) == len(ran) else _where(none, ran, x)
+            said.append(f"{_called(metric, metrics)} is undefined{where}")
     return said
 
 
@@ -106,21 +107,21 @@ def _needs_static(metric: str) -> bool:
     return parted(metric)[0] == "static" or metric.endswith("_ratio") or metric.startswith("multiple")
 
 
-def _slow(slow: pl.DataFrame, x: str, metrics: Sequence[str]) -> list[str]:
+def _slow(slow: pl.DataFrame, ran: pl.DataFrame, x: str, metrics: Sequence[str]) -> list[str]:
     """Where static batching cannot keep up, and what that makes of its values."""
     own = [metric for metric in metrics if _needs_static(metric)]
     ends = (slow["static_load"].min(), slow["static_load"].max())
     load = " to ".join(dict.fromkeys(number(end) for end in ends))  # type: ignore[arg-type]
     gone = all(slow[f"{metric}_mean"].count() == 0 for metric in own)
     rest = "it has no value there" if gone else "its queue grows for as long as requests come"
-    return [f"Static batching cannot keep up{_where(slow, x, 0)} (its own load is {load}): {rest}"]
+    return [f"Static batching cannot keep up{_where(slow, ran, x)} (its own load is {load}): {rest}"]
 
 
-def _where(cells: pl.DataFrame, x: str, values: int) -> str:
-    """At which values of the axis these cells are; nothing where those are all of `values`."""
+def _where(cells: pl.DataFrame, ran: pl.DataFrame, x: str) -> str:
+    """At which values of the axis these cells are; how many they are where at each value others ran too."""
     found = cells[x].unique(maintain_order=True)
-    if len(found) == values:
-        return ""
+    if len(cells) < len(ran) and len(found) == len(ran[x].unique()):
+        return f" in {len(cells):,} of {plural(len(ran), 'cell')}"
     ordered = found.sort().to_list() if found.dtype.is_numeric() else found.to_list()
     name = SHORT.get(x, x)
     if found.dtype.is_numeric() and len(ordered) > 2:
