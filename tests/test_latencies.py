@@ -15,7 +15,7 @@ from sweep.report.answer import sentence
 from sweep.report.charts.curves import lines
 from sweep.report.clock import clock_text
 from sweep.report.terminal import cells_text
-from sweep.report.words import metric_name, with_interval
+from sweep.report.words import metric_name, number, with_interval
 from sweep.rows import arriving
 from sweep.rows.arriving import _drawn, _largest_rate, _requests
 from sweep.rows.latencies import Window, meets, percentiles
@@ -408,6 +408,18 @@ def test_a_largest_rate_says_over_how_many_workloads_it_is_and_whether_a_server_
     partly = run(measure=measure[:1], workload={"slo": lost})
     n = partly.cells["static_slo_rate_per_s_n"][0]
     assert f"mean of {n} of 40 workloads, in which there is one" in sentence(*_folder(partly), [])
+
+
+def test_the_observed_rate_and_cv_are_said_beside_those_asked_for() -> None:
+    measure = ["arrival_rate_per_s", "arrival_gap_cv"]
+    gaps = {"process": "gamma", "load": 0.5, "cv": 1.0}
+    results = run(measure=measure, arrivals=gaps, grid={"workload.arrivals.cv": [0.5, 8.0]})
+    cells, said = results.cells, clock_text(*_folder(results))
+    apart = "was asked for, where they are furthest apart."
+    for observed, asked in zip(measure, ("requested_rate_per_s", "requested_gap_cv"), strict=True):
+        assert f"is {number(cells[f'{observed}_mean'][1])} and {number(cells[asked][1])} {apart}" in said
+    assert "furthest" not in clock_text(*_folder(run(measure=measure)))
+    assert "asked for" not in clock_text(*_folder(run()))
 
 
 def test_a_percentile_that_is_withheld_is_said_with_what_it_takes() -> None:

@@ -17,6 +17,10 @@ PERCENTILE = re.compile(r"(static|continuous)_(wait|ttft|tpot|e2e)_p\d\d_s")
 LEADING = {"static_load": "static load"}
 RATIOS = ("e2e_ratio", "ttft_ratio", "wait_ratio")  # of latencies, static to continuous
 
+OBSERVED = (  # what came, what was asked for, and what both are called
+    ("arrival_rate_per_s", "requested_rate_per_s", "The observed rate of arrivals (requests/s)"),
+    ("arrival_gap_cv", "requested_gap_cv", "The observed cv of their gaps"),
+)
 LEAST_BEYOND = 5  # requests beyond a percentile that is not withheld
 LEAST_GROWTH = 0.01  # of a queue, as a share of the requests that count: less than that is said of no cell
 
@@ -31,7 +35,7 @@ def clock_text(cells: pl.DataFrame, manifest: Mapping[str, Any]) -> str:
     kinds = [_kind(*horizon) for horizon in sorted(horizons)]
     behind = [text for scheduler in ("continuous", "static") for text in _behind(cells, scheduler)]
     rates = [text for scheduler in ("static", "continuous") for text in _of_rates(cells, scheduler)]
-    said = [*kinds, *_overloaded(cells), *behind, *rates, *_withheld(cells, manifest)]
+    said = [*kinds, *_overloaded(cells), *behind, *rates, *_withheld(cells, manifest), *_observed(cells)]
     return " ".join(said) if kinds else ""
 
 
@@ -139,6 +143,21 @@ def _of_rates(cells: pl.DataFrame, scheduler: str) -> list[str]:
             f"In {plural(beyond.height, 'cell')} the largest rate of {scheduler} batching is more than it can serve in"
             " the long run: it is kept because workloads end, and by no server that runs forever."
         )
+    return said
+
+
+def _observed(cells: pl.DataFrame) -> list[str]:
+    """The observed rate and cv of the gaps beside those asked for, in the cells where they are furthest apart."""
+    said = []
+    for observed, asked, words in OBSERVED:
+        if not {f"{observed}_mean", asked} <= set(cells.columns):
+            continue
+        off = (pl.col(f"{observed}_mean") / pl.col(asked) - 1).abs()
+        known = cells.filter(off.is_not_null()).sort(off, descending=True, maintain_order=True)
+        if known.height:
+            came, wanted = (number(known[name][0]) for name in (f"{observed}_mean", asked))
+            where = "" if known.height == 1 else ", where they are furthest apart"
+            said.append(f"{words} is {came} and {wanted} was asked for{where}.")
     return said
 
 
