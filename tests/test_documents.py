@@ -1,11 +1,14 @@
-"""The pages beside the code: reached from the README, and no link leads nowhere."""
+"""The pages beside the code: reached from the README, no link leads nowhere, and what they show can be read."""
 
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+
+from sweep.study import parse_study
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "results" / "README.md", *sorted(ROOT.glob("docs/*.md"))]
@@ -45,6 +48,18 @@ def test_the_picture_of_twelve_requests_is_what_the_command_beside_it_prints() -
     command, printed = re.search(r"```sh\nsweep (replay .+?)\n```\n\n```text\n(.*?)```", text, re.DOTALL).groups()  # type: ignore[union-attr]
     done = subprocess.run([sys.executable, "-m", "sweep", *command.split()], capture_output=True, text=True, check=True)
     assert [line.rstrip() for line in done.stdout.splitlines()] == [line.rstrip() for line in printed.splitlines()]
+
+
+OUTPUT = {"distribution": "lognormal", "mean": 100, "cv": 1}
+BASE = {"workload": {"requests": 200, "output": OUTPUT}, "server": {"slots": 4}}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_study_and_every_server_or_grid_of_one_that_a_page_shows_can_be_read(page: Path) -> None:
+    for text in re.findall(r"```toml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+        tables = tomllib.loads(text)
+        if "server" in tables or "grid" in tables:
+            parse_study({**BASE, **tables}, page.name)
 
 
 def test_tests_that_a_page_names_are_there() -> None:
