@@ -75,6 +75,10 @@ def test_the_lesson_takes_150_steps_static_and_83_continuous():
     assert "multiple 1.807 (150 / 83 steps)" in text
 
 
+def test_one_step_is_named_as_one():
+    assert "static: 1 step, " in drawing(replay_of([1], 2), 80)
+
+
 @pytest.mark.parametrize("width", [20, 60, 83, 300])
 def test_a_drawing_is_ascii_as_wide_as_asked_and_holds_every_long_request(width):
     text = drawing(replay_of(LESSON, 4), width)

@@ -11,7 +11,7 @@ import polars as pl
 
 from sweep.metrics import SCHEDULERS
 from sweep.report.charts.look import BLUE, GREY, INK, MUTED, PAPER, SERIES, WIDTH, Chart, styled
-from sweep.report.words import number
+from sweep.report.words import number, plural
 
 STROKES, FINE = 90, 24  # of the hatching over the width of the picture, while there are no more slots than this
 LONG = SERIES[3]
@@ -77,7 +77,7 @@ def middle(came: Sequence[float], shown: int) -> Window | None:
 
 def amount(value: float, unit: str) -> str:
     """A time with its unit."""
-    return f"{number(value)} s" if unit == "s" else f"{value:,.0f} steps"
+    return f"{number(value)} s" if unit == "s" else plural(round(value), "step")
 
 
 def _requests(drawn: pl.DataFrame, named: Mapping[str, str], shown: Window) -> list[dict[str, Any]]:
