@@ -10,7 +10,7 @@ import sweep
 from sweep.commands.replay import replay_in
 from sweep.errors import InputError
 from sweep.report.claims import Verdict, as_json, check, difference, exit_status
-from sweep.report.intervals import mean_interval, percentile_interval, wilson
+from sweep.report.intervals import mean_interval, percentile_ends, wilson
 from sweep.report.stats import Column
 from sweep.report.terminal import replay_text
 from sweep.report.words import verdict_estimate
@@ -56,7 +56,7 @@ def test_a_share_is_judged_by_its_wilson_interval(tmp_path: Path) -> None:
 
 
 def test_a_percentile_is_judged_by_its_order_statistics(tmp_path: Path) -> None:
-    low, high = percentile_interval(MULTIPLES, 5)
+    low, high = percentile_ends(np.sort(MULTIPLES), 5)
     for number, (bound, verdict) in enumerate([(low, "holds"), ((low + high) / 2, "undecided"), (5, "fails")]):
         found = judge(tmp_path / str(number), MULTIPLES, at_least=bound, of={"percentile": 5})
         assert (found.verdict, found.ci_low, found.ci_high) == (verdict, low, high)

@@ -3,9 +3,9 @@ import pytest
 import scipy.stats
 
 from sweep.report.intervals import (
+    both,
     end_needs,
     percentile_ends,
-    percentile_interval,
     percentile_needs,
     percentile_ranks,
     ratio_of_means,
@@ -15,8 +15,8 @@ from sweep.report.intervals import (
 @pytest.mark.parametrize(("p", "confidence"), [(5, 0.95), (50, 0.95), (95, 0.95), (99, 0.95), (0.1, 0.9), (50, 0.5)])
 def test_the_number_needed_is_the_first_with_an_interval(p, confidence):
     needed = percentile_needs(p, confidence)
-    assert percentile_interval(np.arange(needed), p, confidence) is not None
-    assert percentile_interval(np.arange(needed - 1), p, confidence) is None
+    assert both(percentile_ends(np.arange(needed), p, confidence)) is not None
+    assert both(percentile_ends(np.arange(needed - 1), p, confidence)) is None
 
 
 def test_the_5th_percentile_needs_72_workloads():

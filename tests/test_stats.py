@@ -10,7 +10,7 @@ from folders import from_multiples, write_folder
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweep.report.intervals import mean_interval, percentile_interval, wilson
+from sweep.report.intervals import both, mean_interval, percentile_ends, wilson
 from sweep.report.stats import estimates, exact_sum
 from sweep.report.summary import summarise
 
@@ -39,7 +39,7 @@ def test_a_share_has_the_wilson_interval(successes: int, n: int) -> None:
 @pytest.mark.parametrize("p", [1, 5, 50, 95, 99.5])
 @pytest.mark.parametrize("n", [1, 2, 5, 6, 59, 74, 400, 2_000])
 def test_a_percentile_lies_between_the_narrowest_ranks_whose_binomial_tails_are_small_enough(n: int, p: float) -> None:
-    found = percentile_interval(np.arange(1, n + 1), p)  # value = rank
+    found = both(percentile_ends(np.arange(1, n + 1), p))  # value = rank
     count = scipy.stats.binom(n, p / 100)  # of values at or below the percentile
     if found is None:
         assert count.pmf(0) > 0.025 or count.pmf(n) > 0.025

@@ -69,18 +69,11 @@ def wilson(successes: int, n: int, confidence: float = 0.95) -> Interval | None:
     return (0.0 if successes == 0 else centre - half, 1.0 if successes == n else centre + half)
 
 
-def percentile_interval(values: Values, p: float, confidence: float = 0.95) -> Interval | None:
+def percentile_ends(ordered: Values, p: float, confidence: float = 0.95) -> Ends:
     """Order statistics that enclose the p-th percentile, in 0..100, whatever the distribution.
 
-    None when even the smallest and the largest value are too few; see `percentile_needs`.
-    """
-    return both(percentile_ends(np.sort(defined(values)), p, confidence))
-
-
-def percentile_ends(ordered: Values, p: float, confidence: float = 0.95) -> Ends:
-    """Each end by itself, of values that are defined and in ascending order; with few values one may be withheld.
-
-    The percentile lies below the one, or above the other, in at most (1 - confidence) / 2 of cases.
+    ordered : values that are defined, in ascending order; with few of them one end may be withheld, or both. The
+    percentile lies below the one, or above the other, in at most (1 - confidence) / 2 of cases.
     """
     low, high = percentile_ranks(len(ordered), p, confidence)
     return None if low is None else float(ordered[low - 1]), None if high is None else float(ordered[high - 1])
