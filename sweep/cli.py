@@ -663,7 +663,7 @@ def list_built_in(
         str | None, typer.Argument(metavar="models|gpus|profiles|distributions|metrics", show_default=False)
     ] = None,
 ) -> None:
-    """List what is built in: models and GPUs for memory, profiles of real traffic, distributions, metrics.
+    """List what is built in: models and GPUs, profiles of real traffic, distributions, metrics.
 
     Without a word: how many there are of each.
 

@@ -1,5 +1,6 @@
 """The command line as its users meet it: in a terminal, in a pipe, in a log, and with things that are wrong."""
 
+import fcntl
 import json
 import os
 import re
@@ -192,20 +193,24 @@ def test_any_title_can_be_printed_in_any_encoding(small, tmp_path, encoding):
     assert ("größer" in done.stdout) == (encoding != "ascii")
 
 
-@pytest.mark.parametrize(
-    ("piped", "shown"),
-    [
-        ("schema | head -1", "{\n"),
-        ("schema | true", ""),
-        ("list models | true", ""),
-        ("--help | true", ""),
-        ("lab --seed x 2>&1 | true", ""),
-    ],
-)
-def test_a_reader_that_leaves_early_ends_a_command_without_a_word_and_with_neither_done_nor_failed(piped, shown):
+@pytest.mark.parametrize("piped", ["schema | true", "list models | true", "--help | true", "lab --seed x 2>&1 | true"])
+def test_a_reader_that_leaves_early_ends_a_command_without_a_word_and_with_neither_done_nor_failed(piped):
     program = f"{sys.executable} -m sweep {piped}"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", program], capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr, done.returncode) == (shown, "", 141)
+    assert (done.stdout, done.stderr, done.returncode) == ("", "", 141)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="pipes are made small as Linux does it")
+def test_a_reader_that_leaves_after_a_line_ends_a_command_without_a_word():
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)  # less than is written, so that it cannot all be gone before
+    command = [sys.executable, "-m", "sweep", "schema"]
+    with subprocess.Popen(command, stdout=writing, stderr=subprocess.PIPE) as process:
+        os.close(writing)
+        with os.fdopen(reading) as reader:
+            assert reader.readline() == "{\n"
+        assert process.communicate()[1] == b""
+    assert process.returncode == 141
 
 
 def test_what_is_read_to_its_end_leaves_the_exit_status_as_it_is():

@@ -182,6 +182,19 @@ def test_static_batching_above_its_load_is_withheld_in_a_steady_study_and_flagge
     assert results.cells["continuous_wait_mean_s_mean"][0] is not None
 
 
+def test_the_largest_rate_of_static_batching_does_not_depend_on_a_load_at_which_it_is_not_sought() -> None:
+    measure = ["static_slo_rate_per_s", "static_wait_mean_s"]
+    steady = {"process": "poisson", "load": 0.1, "horizon": "steady"}
+    slo = {"slo": {"ttft_s": 30.0, "share": 0.9}}
+    grid = {"workload.arrivals.load": [0.1, 0.7]}
+    results = run(arrivals=steady, measure=measure, workload=slo, grid=grid, requests=400)
+    low, high = (rows(results, cell)["static_slo_rate_per_s"].to_numpy() for cell in (0, 1))
+    assert results.cells["static_load"][1] > 1
+    assert rows(results, 1)["static_wait_mean_s"].null_count() == 40
+    assert np.isfinite(high).all()
+    assert high == pytest.approx(low, rel=1e-3)
+
+
 def test_a_steady_cell_with_a_load_of_1_or_more_is_flagged_and_the_others_run() -> None:
     steady = {"process": "poisson", "load": 0.7, "horizon": "steady"}
     results = run(arrivals=steady, grid={"workload.arrivals.load": [0.5, 1.0, 2.0]})

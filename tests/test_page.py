@@ -393,6 +393,7 @@ def test_decimals_follow_the_width_of_the_interval() -> None:
     assert with_interval(4.67745, 4.6684, 4.6866) == "4.677 (4.668 to 4.687)"
     assert with_interval(4.67745, 4.2, 5.1) == "4.7 (4.2 to 5.1)"
     assert with_interval(1.0, 1.0, 1.0) == "1 (1 to 1)"
+    assert with_interval(2.0, -0.3, 4.3) == "2 (0 to 4)"
     assert with_interval(3.0, None, None) == "3"
     assert share_with_interval(1.0, 0.9996, 1.0) == "100 % (99.96 to 100 %)"
 

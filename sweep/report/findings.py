@@ -108,13 +108,19 @@ def under_distributions(values: Mapping[str, Values], claim: Mapping[str, Any] |
     return [first, *([f"Claim: {claim['text']} ({condition(claim)})"] if claim else [])]
 
 
-def under_means(cells: pl.DataFrame, note: str) -> list[str]:
-    """Over how many workloads a mean was taken, and the note."""
-    counts = cells.filter(pl.col("replicates") > 0)["replicates"].unique().sort().to_list()
+def under_means(cells: pl.DataFrame, metrics: Sequence[str], note: str) -> list[str]:
+    """Over how many workloads the means of metrics were taken, and the note."""
+    counts = workloads_of(cells, metrics)
     if not counts:
         return [note] if note else []
     over = plural(counts[0], "workload") if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,} workloads"
     return [f"Means over {over}" + (f"; {note}" if note else "")]
+
+
+def workloads_of(cells: pl.DataFrame, metrics: Sequence[str]) -> list[int]:
+    """Over how many workloads means are, rising: those in which the metric is known, where that is counted."""
+    counted = [f"{metric}_n" if f"{metric}_n" in cells.columns else "replicates" for metric in metrics]
+    return sorted({count for name in counted for count in cells[name] if count})
 
 
 def reasons(cells: pl.DataFrame, columns: Sequence[str]) -> list[str]:

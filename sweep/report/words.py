@@ -190,7 +190,8 @@ def number(value: float, decimals: int | None = None) -> str:
         decimals = max(0, 2 - math.floor(math.log10(abs(value))))
         if value == round(value, min(decimals, 1)):
             decimals = 0 if value == round(value) else 1
-    return f"{value:,.{decimals}f}"
+    text = f"{value:,.{decimals}f}"
+    return text.removeprefix("-") if float(text.replace(",", "")) == 0 else text
 
 
 def decimals_for(low: float, high: float) -> int | None:

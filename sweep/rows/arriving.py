@@ -132,6 +132,7 @@ def _columns(point: Point, cell: Cell, work: Workloads, first: int) -> dict[str,
         found[f"{metric}_ratio"] = ratio(*(found[f"{name}_{metric}_mean_s"] for name in runs))
     if steady and timing.static_load is not None and timing.static_load >= 1:
         overloaded = [one for one in found if one in TIMED and one.startswith(("static", "wait_", "ttft_", "e2e_"))]
+        overloaded = [one for one in overloaded if one not in OF_SLO_RATE]  # sought at rates of its own
         found |= {one: np.full(count, np.nan) for one in overloaded}
     if wanted & {"arrival_rate_per_s", "arrival_gap_cv"}:
         by_clients = arrivals.process == "clients"

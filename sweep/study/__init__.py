@@ -67,7 +67,7 @@ __all__ = [
 ]
 
 DEFAULT_REPLICATES = 1_000
-SEMANTICS = 1  # up by one when the same study would give other rows: folders from before are then refused
+SEMANTICS = 2  # up by one when the same study would give other rows: folders from before are then refused
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,7 @@ def lines(
     joined = bool(cells[x].dtype.is_numeric())
     title = side_by_side.title(cells, x, color, metrics)
     positive = bool((frame["value"].drop_nulls() > 0).all())
-    subtitle = [*findings.under_means(cells, note), *_key(frame, metrics, joined=joined)]
+    subtitle = [*findings.under_means(cells, metrics, note), *_key(frame, metrics, joined=joined)]
     subtitle += side_by_side.notes(cells, x, metrics)
     subtitle += _no_place(mean=log and not positive, value_of=x if log_x and joined and cells[x].min() == 0 else "")
     subtitle += findings.reasons(cells, [name for name in (color, x) if name])

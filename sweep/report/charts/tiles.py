@@ -52,7 +52,7 @@ def heatmap(
     layers = [*_holes(base), *_tiles(base, metric, step_x, step_y, len(rows), alone=len(cells) == 1)]
     layers += _corners(base, shown, step_x, step_y, set((verdicts or {}).values()))
     chart = alt.layer(*layers)
-    subtitle = [*findings.under_means(cells, note), *findings.reasons(cells, [y, x])]
+    subtitle = [*findings.under_means(cells, [metric], note), *findings.reasons(cells, [y, x])]
     title = findings.of_heatmap(cells, [y, x], metric)
     size = {"width": alt.Step(step_x), "height": alt.Step(step_y)}
     return styled(chart.add_params(view) if switched else chart, title, subtitle, **size)
