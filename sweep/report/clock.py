@@ -65,14 +65,15 @@ def leading(manifest: Mapping[str, Any]) -> list[str]:
     """The columns with which the table of cells begins, before the multiple: none where all wait from the start and
     nobody asks for seconds.
 
-    With arrivals the load of static batching, the first two latencies and the first ratio of what is measured; then the
-    multiple in time, beside that of steps.
+    With arrivals the load of static batching, the first two latencies and the first ratio of what is measured, or in
+    their place utilisation; then the multiple in time, beside that of steps.
     """
     in_time = [name for name in ("multiple_s",) if name in metrics(manifest["measure"])]
     if not any(point.get("horizon") for point in manifest["points"]):
         return in_time
     latencies = [name for pair in latencies_of(manifest)[:2] for name in pair]
-    return ["static_load", *latencies, *ratios_of(manifest)[:1], *in_time]
+    waited = [*latencies, *ratios_of(manifest)[:1]]
+    return ["static_load", *(waited or ("static_utilisation", "continuous_utilisation")), *in_time]
 
 
 def load_text(row: Mapping[str, Any]) -> str:
