@@ -87,15 +87,18 @@ def run(
     return Results(folder)
 
 
-def plan(study: Study, folder: Path) -> str:
-    """What running a study would simulate, and take by a small pilot, in a few lines; nothing is written."""
+def plan(study: Study, folder: Path, keep: str = "rows") -> str:
+    """What running a study would simulate, and take by a small pilot, in a few lines; nothing is written.
+
+    keep : "rows", or "summary" for sums.
+    """
     from sweep.pilot import forecast, text
 
     cells = points(study)
     most = max(_rounds(study))
     want = {point.index: most for point in cells if any(cell.error is None for cell in point.cells)}
     have = Store.open(folder).have() if (folder / "manifest.json").exists() else frozenset()
-    todo = list(chunks(cells, have, want))
+    todo = list(chunks(cells, have, want, keep))
     left = sum(map(scheduled_requests, todo))
     grid = [cell for point in cells for cell in point.cells]
     failed = [f"cell {cell.index} cannot run: {cell.error}" for cell in grid if cell.error is not None]
@@ -105,7 +108,11 @@ def plan(study: Study, folder: Path) -> str:
         [
             f"{study.title}: {size} -> {folder}",
             f"to simulate: {plural(len(todo), 'chunk')}, {plural(left, 'scheduled request')}",
-            *([text(forecast(cells, have, list(_rounds(study)), study.precision))] if todo else []),
+            *(
+                [text(forecast(cells, have, list(_rounds(study)), study.precision, keep=keep), keep=keep)]
+                if todo
+                else []
+            ),
             *failed,
         ]
     )

@@ -126,7 +126,7 @@ def run(
         from sweep.api import plan
 
         for study, folder in zip(read, folders, strict=True):
-            print(_printable(plan(study, folder)))
+            print(_printable(plan(study, folder, keep)))
         raise typer.Exit
     status = 0
     with _workers(dask) as executor:

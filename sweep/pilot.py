@@ -7,7 +7,7 @@ take after the nearest one, by the requests that they schedule. Leaves out chart
 import io
 import math
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import polars as pl
@@ -41,7 +41,7 @@ class _Trial(NamedTuple):
 
     point: Point
     seconds_per_request: float  # scheduled
-    bytes_per_row: float
+    bytes_per_part: float  # a row, or where sums are kept a cell of a chunk
     needed: float  # replicates for the precision asked for
 
 
@@ -51,17 +51,21 @@ def forecast(
     rounds: Sequence[int],
     precision: Precision | None,
     jobs: int | None = None,
+    keep: str = "rows",
 ) -> Forecast:
-    """What to expect of a run that goes on with the shards of `have`, with rows kept."""
+    """What to expect of a run that goes on with the shards of `have` and keeps rows, or their "summary"."""
     alive = [point for point in points if any(cell.error is None for cell in point.cells)]
     step = math.ceil(len(alive) / MOST_POINTS)
-    trials = {place: _tried(alive[place], precision) for place in range(step // 2, len(alive), step)}
+    trials = {place: _tried(alive[place], precision, keep) for place in range(step // 2, len(alive), step)}
     nearest = {point.index: trials[min(trials, key=lambda at: abs(at - place))] for place, point in enumerate(alive)}
     want = {index: next((n for n in rounds if n >= trial.needed), rounds[-1]) for index, trial in nearest.items()}
-    return _summed(list(chunks(alive, have, want)), nearest, want, jobs or usable_cores(), len(trials))
+    todo = list(chunks(alive, have, want, keep))
+    seconds = sum(nearest[chunk.point.index].seconds_per_request * scheduled_requests(chunk) for chunk in todo)
+    size = sum(nearest[chunk.point.index].bytes_per_part * _parts(chunk, keep) for chunk in todo)
+    return Forecast(want, seconds / min(jobs or usable_cores(), max(1, len(todo))), round(size), len(trials))
 
 
-def text(found: Forecast, jobs: int | None = None) -> str:
+def text(found: Forecast, jobs: int | None = None, keep: str = "rows") -> str:
     """The forecast in a line."""
     counts = sorted(set(found.replicates.values()))
     each = " to ".join(f"{count:,}" for count in dict.fromkeys((counts[0], counts[-1])))
@@ -72,36 +76,33 @@ def text(found: Forecast, jobs: int | None = None) -> str:
         if found.bytes >= scale or scale == 1
     )
     tried = plural(found.tried, "point")
-    seconds = "less than a second" if found.seconds < 1 else f"about {found.seconds:,.2g} s"
+    seconds = "less than a second" if found.seconds < 1 else f"about {float(f'{found.seconds:.2g}'):,g} s"
     replicates = "1 replicate" if counts == [1] else f"{each} replicates"
     on = f"on {plural(cores, 'core')}"
-    return f"to expect, from a pilot of {tried}: {replicates} of each cell, {seconds} {on}, {size} of rows"
+    kept = "rows" if keep == "rows" else "sums"
+    return f"to expect, from a pilot of {tried}: {replicates} of each cell, {seconds} {on}, {size} of {kept}"
 
 
-def _summed(
-    todo: Sequence[Chunk], trials: Mapping[int, _Trial], want: dict[int, int], cores: int, tried: int
-) -> Forecast:
-    seconds = size = 0.0
-    for chunk in todo:
-        trial = trials[chunk.point.index]
-        seconds += trial.seconds_per_request * scheduled_requests(chunk)
-        size += trial.bytes_per_row * (chunk.stop - chunk.first) * len(_that_run(chunk.point))
-    return Forecast(want, seconds / min(cores, max(1, len(todo))), round(size), tried)
+def _parts(chunk: Chunk, keep: str) -> int:
+    """What the bytes of a chunk go along with: its rows, or the cells that sums are kept of."""
+    cells = len(_that_run(chunk.point))
+    return cells if keep == "summary" else cells * (chunk.stop - chunk.first)
 
 
-def _tried(point: Point, precision: Precision | None) -> _Trial:
+def _tried(point: Point, precision: Precision | None, keep: str) -> _Trial:
     """One point's pilot, twice: the first run also compiles the kernels and makes the tables."""
     servers = len(_that_run(point))
-    count = max(BLOCK, chunk_replicates(point) // PART // BLOCK * BLOCK)
+    count = max(BLOCK, chunk_replicates(point, keep) // PART // BLOCK * BLOCK)
     requests = max(1, min(point.workload.requests, MOST_SCHEDULED // (count * servers)))
-    short = point._replace(workload=point.workload._replace(requests=requests))
+    chunk = Chunk(point._replace(workload=point.workload._replace(requests=requests)), 0, count)
     payload, seconds = b"", math.inf
     for _ in range(2):
         started = time.perf_counter()
-        payload = simulate(Chunk(short, 0, count))
+        payload = simulate(chunk, keep)
         seconds = min(seconds, time.perf_counter() - started)
-    needed = _needed(payload, precision) if precision is not None else 0.0
-    return _Trial(point, seconds / (count * requests * servers), len(payload) / (count * servers), needed)
+    rows = payload if keep == "rows" or precision is None else simulate(chunk)
+    needed = _needed(rows, precision) if precision is not None else 0.0
+    return _Trial(point, seconds / (count * requests * servers), len(payload) / _parts(chunk, keep), needed)
 
 
 def _needed(payload: bytes, precision: Precision) -> float:

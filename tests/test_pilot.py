@@ -31,6 +31,13 @@ def test_a_fixed_number_of_replicates_is_forecast_as_such_and_its_bytes_nearly(t
     assert found.tried == 3
 
 
+def test_where_sums_are_kept_their_bytes_are_forecast_and_said(tmp_path):
+    found = forecast(points(study()), (), [2_000], None, keep="summary")
+    results = sweep.run(study(), tmp_path / "run", report=False, keep="summary")
+    assert found.bytes == pytest.approx(sum(shard["bytes"] for shard in results.manifest["shards"]), rel=0.3)
+    assert plan(study(), tmp_path / "new", "summary").endswith(" of sums")
+
+
 def test_a_precision_is_forecast_to_within_a_round(tmp_path):
     # a deviation from 2,000 workloads is sure to 2 %, so the forecast is one of the two rounds around the truth
     precise = study(replicates=None, precision=PRECISE)
@@ -57,3 +64,4 @@ def test_a_forecast_reads_as_a_line():
     said = text(Forecast({0: 512, 1: 4_096}, 83.0, 123_456_789, 2), jobs=1)
     assert said.startswith("to expect, from a pilot of 2 points: 512 to 4,096 replicates of each cell, ")
     assert said.endswith("about 83 s on 1 core, 123 MB of rows")
+    assert "about 120 s on 1 core" in text(Forecast({0: 512}, 123.4, 1, 1), jobs=1)
