@@ -104,18 +104,13 @@ def plan(study: Study, folder: Path, keep: str = "rows") -> str:
     failed = [f"cell {cell.index} cannot run: {cell.error}" for cell in grid if cell.error is not None]
     replicates = f"{'' if study.precision is None else 'up to '}{plural(most, 'replicate')}"
     size = f"{plural(len(grid), 'cell')} of {plural(len(cells), 'point')}, {replicates} each"
-    return "\n".join(
-        [
-            f"{study.title}: {size} -> {folder}",
-            f"to simulate: {plural(len(todo), 'chunk')}, {plural(left, 'scheduled request')}",
-            *(
-                [text(forecast(cells, have, list(_rounds(study)), study.precision, keep=keep), keep=keep)]
-                if todo
-                else []
-            ),
-            *failed,
-        ]
-    )
+    lines = [
+        f"{study.title}: {size} -> {folder}",
+        f"to simulate: {plural(len(todo), 'chunk')}, {plural(left, 'scheduled request')}",
+    ]
+    if todo:
+        lines.append(text(forecast(cells, have, list(_rounds(study)), study.precision, keep=keep), keep=keep))
+    return "\n".join([*lines, *failed])
 
 
 def read(folder: str | Path) -> "Results":

@@ -69,7 +69,7 @@ class Trace(NamedTuple):
 class Seconds(NamedTuple):
     """When it all was, in seconds of the clock that arrivals are on; nan where there was no such moment."""
 
-    arrival_s: F64  # (requests,)
+    arrival_s: F64  # (requests,); where all steps are equal, the step that it meets
     start_s: F64  # (requests,), the beginning of the first step that ran it
     first_token_s: F64  # (requests,)
     last_token_s: F64  # (requests,)
