@@ -207,7 +207,7 @@ def test_reading_says_how_far_it_is_now_and_then_where_there_is_no_terminal(monk
 
 def test_the_answer_in_the_documents_is_the_answer():
     root = Path(__file__).parents[1]
-    block = (root / "docs" / "traces.md").read_text().split("```text\n")[1].split("\n```")[0]
+    block = (root / "docs" / "traces.md").read_text().split("```text\n")[1].split("\n...\n```")[0]
     said = traffic.text(answer(root / "studies" / "alike.csv.gz", slots=[4, 16, 64]))
     assert said.startswith(f"{block}\n")
 
