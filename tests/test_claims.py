@@ -172,6 +172,8 @@ def test_an_undefined_metric_counts_as_a_miss_and_not_as_a_value(tmp_path: Path)
     assert (every.verdict, every.worst_replicates) == ("fails", [0, 1, 2])
     assert share.estimate == pytest.approx(2 / 3)
     assert (mean.estimate, mean.worst_replicates) == (4.0, [1, 2])
+    assert (every.known, share.known, mean.known) == (None, None, 2)
+    assert "(-9 to 17); over the 2 of 3 workloads in which it is defined;" in verdict_estimate(mean)
 
 
 def test_a_claim_speaks_of_the_cells_it_names(tmp_path: Path) -> None:
@@ -217,7 +219,7 @@ def test_verdicts_are_plain_json(tmp_path: Path) -> None:
     one = json.loads(json.dumps(as_json([judge(tmp_path, MULTIPLES, at_least=5)]), allow_nan=False))[0]
     assert list(one) == [
         *("text", "metric", "cell", "verdict", "estimate", "ci_low", "ci_high", "worst_replicates"),
-        *("axes", "condition", "minus", "replicates", "replicates_needed", "interval_needs"),
+        *("axes", "condition", "minus", "replicates", "known", "replicates_needed", "interval_needs"),
     ]
     assert (one["verdict"], len(one["worst_replicates"])) == ("fails", 3)
 

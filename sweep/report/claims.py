@@ -63,6 +63,7 @@ class Verdict(NamedTuple):
     )
     interval_needs: int | None = None  # workloads from which on there is an interval, where it is withheld
     minus: int | None = None  # the cell that is taken from this one, where the claim is on a difference
+    known: int | None = None  # workloads that a mean or a percentile is over: those in which the metric is defined
 
 
 def check(store: Store) -> list[Verdict]:
@@ -134,6 +135,7 @@ def verdict(claim: Mapping[str, Any], cell: Mapping[str, Any], column: Column) -
         share=share,
         share_low=share_low,
         share_high=share_high,
+        known=None if _is_of_workloads(of) else int(np.isfinite(column.values).sum()),
     )
 
 
@@ -171,6 +173,7 @@ def verdict_of_sums(claim: Mapping[str, Any], cell: Mapping[str, Any], tally: Ta
         share_low=share_low,
         share_high=share_high,
         note="" if not unknown else tallied.NO_ROWS if outcome == UNDECIDED else tallied.TO_A_PLACE,
+        known=None if _is_of_workloads(of) else tally.sums[metric].n,
     )
 
 
@@ -224,7 +227,8 @@ def exit_status(verdicts: Iterable[Verdict]) -> int:
 
 def as_json(verdicts: Sequence[Verdict]) -> list[dict[str, Any]]:
     """The verdicts as plain data for `check --json`; undefined is None."""
-    names = (*Verdict._fields[:8], "axes", "condition", "minus", "replicates", "replicates_needed", "interval_needs")
+    more = ("axes", "condition", "minus", "replicates", "known", "replicates_needed", "interval_needs")
+    names = (*Verdict._fields[:8], *more)
     return [{name: getattr(verdict, name) for name in names} for verdict in verdicts]
 
 

@@ -229,8 +229,12 @@ def verdict_estimate(verdict: Verdict) -> str:
 
 
 def _more(verdict: Verdict) -> str:
-    """What an undecided claim would need, and why there is no interval; nothing where both are there."""
+    """Over how many workloads it is where not all know the metric; what an undecided claim would need, and why there is
+    no interval.
+    """
     more = ""
+    if verdict.known is not None and verdict.known < verdict.replicates:
+        more += f"; over the {verdict.known:,} of {plural(verdict.replicates, 'workload')} in which it is defined"
     if verdict.interval_needs is not None:
         more += f"; an interval takes {plural(verdict.interval_needs, 'workload')}"
     if verdict.replicates_needed is not None:
