@@ -18,8 +18,8 @@ from sweep.model.compiled import kernel
 from sweep.model.heaps import put_request, put_time, take_request, take_time
 from sweep.model.queues import Waited, continuous_waits, static_waits
 from sweep.model.stepcost import NEVER, step_seconds_at
-from sweep.model.steptime import CONSTANT, Constant, StepTime, packed
-from sweep.model.times import AnyTimes, Requests, Times, Waits, in_units
+from sweep.model.steptime import CONSTANT, Constant, StepTime
+from sweep.model.times import AnyTimes, Requests, Times, Waits, in_units, packed_in_units, unit_s
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
@@ -73,7 +73,7 @@ def static_times(
 
 def _in_whole_steps(step_time: StepTime, requests: Requests, max_wait: float = 0.0) -> F64 | None:
     """Arrivals as `queues` takes them; None if it does not apply, or times would be too large to be exact."""
-    if requests.clients > 0 or (requests.rank != requests.rank.flat[0]).any():
+    if not requests.by_arrival:
         return None
     arrival = in_units(requests.arrival_s, step_time)
     if arrival.shape != requests.output.shape:
@@ -83,14 +83,12 @@ def _in_whole_steps(step_time: StepTime, requests: Requests, max_wait: float = 0
 
 
 def _waits(arrival: F64, requests: Requests, waited: Waited, step_time: StepTime) -> Waits:
-    assert isinstance(step_time, Constant)
     over = arrival[:, -1] + waited.rest
-    return Waits(arrival, waited.wait, requests.output, waited.steps, over, step_time.step_s)
+    return Waits(arrival, waited.wait, requests.output, waited.steps, over, unit_s(step_time))
 
 
 def _prepared(step_time: StepTime, requests: Requests) -> tuple[F64, F64, Times]:
     """The step time and the thinking on the clock of the kernel, and room for the times."""
-    code = packed(Constant(1.0) if isinstance(step_time, Constant) else step_time).copy()
     arrival, think = in_units(requests.arrival_s, step_time), in_units(requests.think_s, step_time)
     shape = requests.output.shape
     room = Times(
@@ -99,9 +97,9 @@ def _prepared(step_time: StepTime, requests: Requests) -> tuple[F64, F64, Times]
         np.full(shape, np.nan),
         np.empty(shape, np.float64),
         np.zeros(shape[0], np.int64),
-        step_time.step_s if isinstance(step_time, Constant) else 1.0,
+        unit_s(step_time),
     )
-    return code, np.broadcast_to(think, shape).copy(), room
+    return packed_in_units(step_time), np.broadcast_to(think, shape).copy(), room
 
 
 def _tokens_and_rank(requests: Requests) -> tuple[I64, I64, F64]:

@@ -18,8 +18,8 @@ from sweep.errors import InputError
 from sweep.model.rules import NO_LIMIT, Rules
 from sweep.model.server import COUNTERS, Policy, can_end, serve_over_time, serve_workloads
 from sweep.model.static import group_after_group, static_steps
-from sweep.model.steptime import Constant, StepTime, computes_prompts, packed
-from sweep.model.times import Requests, Times, in_units
+from sweep.model.steptime import StepTime, computes_prompts
+from sweep.model.times import Requests, Times, in_units, packed_in_units, unit_s
 
 I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
@@ -99,7 +99,6 @@ def continuous_on(work: Workloads, requests: Requests, rules: Rules, step_time: 
     """Continuous batching of requests as they arrive; of `work` the prefixes and their groups are looked at alone."""
     prompt, output = _writable(requests.prompt), _writable(requests.output)
     code, arrival, think = _on_clock(requests, step_time)
-    plain = requests.clients == 0 and not (requests.rank != requests.rank.flat[0]).any()
     rank = np.require(np.broadcast_to(requests.rank, output.shape), np.float64, ["C", "W"])
     rows, ended, moments = serve_over_time(
         prompt,
@@ -108,7 +107,7 @@ def continuous_on(work: Workloads, requests: Requests, rules: Rules, step_time: 
         _prefixes(work),
         _writable(work.groups),
         _reserved(prompt, output, rules),
-        np.zeros((1, 0), np.float64) if plain else rank,
+        np.zeros((1, 0), np.float64) if requests.by_arrival else rank,
         think,
         requests.clients,
         _policy(rules),
@@ -119,7 +118,7 @@ def continuous_on(work: Workloads, requests: Requests, rules: Rules, step_time: 
     come = np.where(ended | nothing, come, np.nan)
     start, finish = np.where(nothing, come, start), np.where(nothing, come, finish)
     counters = _named(rows)
-    times = Times(come, start, first, finish, counters["engine_steps"], _unit_s(step_time))
+    times = Times(come, start, first, finish, counters["engine_steps"], unit_s(step_time))
     return ServedTimes(times, ended | nothing, counters)
 
 
@@ -167,7 +166,7 @@ def static_on(
         steps,
     )
     come = np.where(served, arrival, np.nan)
-    return ServedTimes(Times(come, start, first, finish, steps, _unit_s(step_time)), served, {"steps": steps})
+    return ServedTimes(Times(come, start, first, finish, steps, unit_s(step_time)), served, {"steps": steps})
 
 
 def reservations(prompts: I64, outputs: I64, rules: Rules) -> I64:
@@ -228,16 +227,11 @@ def _on_clock(requests: Requests, step_time: StepTime) -> tuple[F64, F64, F64]:
     """
     if not computes_prompts(step_time):
         raise InputError("step time: has no rows of prompts alone, and this server computes prompts; add some")
-    code = packed(Constant(1.0) if isinstance(step_time, Constant) else step_time).copy()
     shape = requests.output.shape
     arrival, think = in_units(requests.arrival_s, step_time), in_units(requests.think_s, step_time)
     if requests.clients:
         arrival = np.full(shape, np.nan)  # not known before
-    return code, np.broadcast_to(arrival, shape).copy(), np.broadcast_to(think, shape).copy()
-
-
-def _unit_s(step_time: StepTime) -> float:
-    return step_time.step_s if isinstance(step_time, Constant) else 1.0
+    return packed_in_units(step_time), np.broadcast_to(arrival, shape).copy(), np.broadcast_to(think, shape).copy()
 
 
 def _writable(array: I64) -> I64:

@@ -22,7 +22,7 @@ from sweep.model.heaps import put_request, put_time, take_request, take_time
 from sweep.model.rules import NO_LIMIT
 from sweep.model.stepcost import NEVER, step_seconds_at
 from sweep.model.steptime import CONSTANT, Constant, StepTime, computes_prompts, packed
-from sweep.model.times import in_units
+from sweep.model.times import in_units, packed_in_units, unit_s
 
 I64 = npt.NDArray[np.int64]
 F64 = npt.NDArray[np.float64]
@@ -223,8 +223,7 @@ def serve(
     arrival = _arrivals_on(faults, step_time, arrival_s, arrival_step, work)
     if faults:
         raise InputError(*faults)
-    unit = step_time if step_time is not None and not isinstance(step_time, Constant) else Constant(1.0)
-    how = (reserved, *_first_come(), *policy, packed(unit).copy())
+    how = (reserved, *_first_come(), *policy, packed_in_units(step_time))
     given = work._replace(arrival=arrival)
     run = serve_one(*(*given, *how, *_log(0, 0, 0, 0)))
     served = _served(run, step_time)
@@ -276,13 +275,13 @@ def _faults_of(step_time: StepTime) -> list[str]:
 
 def _served(run: Run, step_time: StepTime | None) -> Served:
     equal = isinstance(step_time, Constant | None)
-    unit_s = step_time.step_s if isinstance(step_time, Constant) else 1.0
+    unit = unit_s(step_time)
     seconds = Seconds(
-        run.come * unit_s,
-        run.admitted * unit_s,
-        run.first_token * unit_s,
-        run.last_token * unit_s,
-        run.makespan * unit_s,
+        run.come * unit,
+        run.admitted * unit,
+        run.first_token * unit,
+        run.last_token * unit,
+        run.makespan * unit,
     )
     return Served(
         engine_steps=run.engine_steps,
@@ -307,7 +306,7 @@ def _served(run: Run, step_time: StepTime | None) -> Served:
 
 def _recorded(served: Served, log: Log, step_time: StepTime | None) -> Served:
     batch, tokens, blocks, step, cached = np.ascontiguousarray(log.steps.T).astype(np.int64)
-    end = log.steps[:, 3] * (step_time.step_s if isinstance(step_time, Constant) else 1.0)
+    end = log.steps[:, 3] * unit_s(step_time)
     if not isinstance(step_time, Constant | None):
         step = np.arange(1, batch.size + 1)
     for events in (log.admissions, log.preemptions):  # from the count of engine steps to the number of the step
@@ -445,7 +444,7 @@ def serve_workloads(
     """
     work, line = (prompts, outputs, arrivals, prefixes, groups, reserved), _first_come()
     nowhere = np.zeros((len(TIMES), 0, 0), np.float64)
-    ranks, thinks, code = np.atleast_2d(line.rank), np.atleast_2d(line.think), packed(Constant(1.0)).copy()
+    ranks, thinks, code = np.atleast_2d(line.rank), np.atleast_2d(line.think), packed_in_units(None)
     return _serve_rows(work, ranks, thinks, line.clients, policy, code, nowhere)
 
 

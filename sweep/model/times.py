@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from sweep.model.steptime import Constant, StepTime
+from sweep.model.steptime import Constant, StepTime, packed
 
 I64 = NDArray[np.int64]
 F64 = NDArray[np.float64]
@@ -28,6 +28,11 @@ class Requests(NamedTuple):
     rank: F64
     clients: int = 0
     think_s: F64 = np.zeros((1, 1))
+
+    @property
+    def by_arrival(self) -> bool:
+        """Whether they are known to come one after the other, and are taken as they come."""
+        return self.clients == 0 and not bool((self.rank != self.rank.flat[0]).any())
 
 
 class Times(NamedTuple):
@@ -90,6 +95,16 @@ class Waits(NamedTuple):
 
 
 AnyTimes = Times | Waits
+
+
+def unit_s(step_time: StepTime | None) -> float:
+    """Seconds by which the clock of `Times` counts: a step where all are equal, else 1; 1 where no time is known."""
+    return step_time.step_s if isinstance(step_time, Constant) else 1.0
+
+
+def packed_in_units(step_time: StepTime | None) -> F64:
+    """The packed time of a step on that clock, in memory to be written to, as all arrays of kernels are."""
+    return packed(Constant(1.0) if isinstance(step_time, Constant | None) else step_time).copy()
 
 
 def in_units(seconds: F64, step_time: StepTime) -> F64:

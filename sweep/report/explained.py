@@ -12,6 +12,7 @@ from sweep.report import charts
 from sweep.report.attribution import Attribution, Part, attribution
 from sweep.report.charts.axes import nothing
 from sweep.report.charts.look import Chart, styled
+from sweep.report.findings import workloads_text
 from sweep.report.words import SHORT, axis_value, number, plural, with_interval
 from sweep.results import Store
 
@@ -42,10 +43,10 @@ def waterfall_figure(store: Store, metric: str) -> tuple[Chart, str, pl.DataFram
 
 def approach_figure(cells: pl.DataFrame, manifest: Mapping[str, Any]) -> tuple[Chart, str, pl.DataFrame]:
     """How near each cell's mean multiple is to its limit against requests per slot: picture, caption, numbers."""
-    frame = approach_frame(cells, manifest)
+    frame, n = approach_frame(cells, manifest), workloads_text(cells, ["multiple"])
     caption = (
         "Each value is multiple_mean / limit_multiple, the mean over workloads of each workload's multiple over what it"
-        f" tends to in a queue that never empties, which is exact (n = {_counts(cells)} in a cell; bands are 95 % t"
+        f" tends to in a queue that never empties, which is exact (n = {n} in a cell; bands are 95 % t"
         " intervals). The gap is the drain: the last requests run out in ever emptier slots."
     )
     return charts.approach(frame), caption, frame
@@ -100,8 +101,3 @@ def _signed(part: Part) -> str:
     if part.interval is None:
         return number(part.value)
     return with_interval(part.value, *part.interval)
-
-
-def _counts(cells: pl.DataFrame) -> str:
-    counts = cells.filter(pl.col("replicates") > 0)["replicates"].unique().sort().to_list() or [0]
-    return " to ".join(f"{count:,}" for count in dict.fromkeys((counts[0], counts[-1])))

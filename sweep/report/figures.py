@@ -17,7 +17,7 @@ from sweep.report.charts.timeline import amount, middle, moments
 from sweep.report.claims import FAILS, HOLDS, UNDECIDED, Verdict
 from sweep.report.clock import overloaded
 from sweep.report.explained import approach_figure, waterfall_figure
-from sweep.report.findings import THEORY, workloads_of
+from sweep.report.findings import THEORY, workloads_text
 from sweep.report.intervals import Values
 from sweep.report.stats import NO_VALUES, values_to_draw
 from sweep.report.wishes import metrics_of, wished
@@ -276,11 +276,10 @@ def _bins(values: Values, metric: str, claim: Mapping[str, Any] | None) -> pl.Da
 def _of_means(cells: pl.DataFrame, metrics: Sequence[str]) -> str:
     """The estimand of a chart of means, how many workloads, and how wide the intervals are."""
     what = " and ".join(f"{metric}_mean" for metric in metrics)
-    counts = workloads_of(cells, metrics) or [0]
-    n = " to ".join(f"{count:,}" for count in dict.fromkeys((counts[0], counts[-1])))
     halves = [half for metric in metrics if (half := _widest(cells, metric, "ci")) is not None]
     widest = f"; the widest 95 % t interval is ± {max(halves):.2g}" if halves else ""
     own = f"the mean over workloads of each workload's own {metrics[0] if len(metrics) == 1 else 'value'}"
+    n = workloads_text(cells, metrics)
     return f"Each value is {what}, {own} (n = {n} in a cell{widest}).{_together(cells, metrics)}"
 
 

@@ -117,6 +117,12 @@ def under_means(cells: pl.DataFrame, metrics: Sequence[str], note: str) -> list[
     return [f"Means over {over}" + (f"; {note}" if note else "")]
 
 
+def workloads_text(cells: pl.DataFrame, metrics: Sequence[str]) -> str:
+    """Over how many workloads means are: one number, or the smallest and the largest."""
+    counts = workloads_of(cells, metrics) or [0]
+    return " to ".join(f"{count:,}" for count in dict.fromkeys((counts[0], counts[-1])))
+
+
 def workloads_of(cells: pl.DataFrame, metrics: Sequence[str]) -> list[int]:
     """Over how many workloads means are, rising: those in which the metric is known, where that is counted."""
     counted = [f"{metric}_n" if f"{metric}_n" in cells.columns else "replicates" for metric in metrics]

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from sweep.study.schema import Setting, no_slot, slots_of
 from sweep.study.server_rules import why_none_fits
-from sweep.study.timing import why_endless, why_overloaded, why_unmeasured
+from sweep.study.timing import why_unmeasured, why_unserved
 
 
 class Reason(NamedTuple):
@@ -20,7 +20,7 @@ def why_not(setting: Setting, *, served: bool, timed: bool) -> Reason | None:
         return Reason("server.slots", no_slot(setting.server))
     if served and (text := why_none_fits(setting)):
         return Reason("server.kv", text)
-    if timed and (text := why_endless(setting, served=served) or why_overloaded(setting, served=served)):
+    if timed and (text := why_unserved(setting, served=served)):
         return Reason("workload.arrivals", text)
     if timed and (text := why_unmeasured(setting)):
         return Reason("server.step", text)

@@ -80,21 +80,15 @@ def timing_of(setting: Setting, *, served: bool) -> Timing:
     )
 
 
-def why_overloaded(setting: Setting, *, served: bool) -> str | None:
-    """Why a cell that is to stand for a server that runs forever cannot, None if it can."""
-    load = timing_of(setting, served=served).load
-    if not _is_steady(setting) or load is None or load < 1:
+def why_unserved(setting: Setting, *, served: bool) -> str | None:
+    """Why a load is no rate, or a cell cannot stand for a server that runs forever, None if all is well."""
+    timing = timing_of(setting, served=served)
+    if timing.rate_per_s is not None and not math.isfinite(timing.rate_per_s):
+        return "a load is a share of what the server can serve, and there is no limit to that: no request takes a step"
+    if not _is_steady(setting) or timing.load is None or timing.load < 1:
         return None
-    said = f"its load is {load:.4g} of what continuous batching can serve"
+    said = f"its load is {timing.load:.4g} of what continuous batching can serve"
     return f'horizon = "steady" needs a load below 1, and {said}: the queue would only grow'
-
-
-def why_endless(setting: Setting, *, served: bool) -> str | None:
-    """Why a load means no rate of arrivals, None if it does."""
-    rate_per_s = timing_of(setting, served=served).rate_per_s
-    if rate_per_s is None or math.isfinite(rate_per_s):
-        return None
-    return "a load is a share of what the server can serve, and there is no limit to that: no request takes a step"
 
 
 def why_unmeasured(setting: Setting) -> str | None:
